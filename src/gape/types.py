@@ -1,0 +1,13 @@
+"""Arrays by their role. Shapes: n private records, v candidates, m samples, d dimensions."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Points: TypeAlias = NDArray[np.float32]  # (v, d) or (n, d): embeddings
+Samples: TypeAlias = NDArray[Any]  # (m, ...): one sample per entry of the first axis; vectors or texts
+Counts: TypeAlias = NDArray[np.int64]  # (v,): exact votes; private, never leave `gape.privacy.release`
+NoisyVotes: TypeAlias = NDArray[np.int64]  # (v,): votes after noise; public
+Indices: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
