@@ -1,0 +1,70 @@
+"""The four parts of a run that can be exchanged: generator, embedder, electorate, selector."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from gape.types import Counts, Indices, NoisyVotes, Points, Samples
+
+
+class Generator(Protocol):
+    """A generative model reached by two calls; it never sees anything private."""
+
+    def random(self, count: int, rng: np.random.Generator) -> Samples:
+        """Draw `count` unconditional samples (the paper's RandomAPI)."""
+        ...
+
+    def vary(self, samples: Samples, scale: float, rng: np.random.Generator) -> Samples:
+        """Write one variation of every sample at scale s^2 (the paper's VariationAPI(y, s^2))."""
+        ...
+
+
+class Embedder(Protocol):
+    """Maps samples into the Euclidean space where votes are cast."""
+
+    def embed(self, samples: Samples) -> Points:
+        """Return one float32 row per sample, (len(samples), d)."""
+        ...
+
+
+class Electorate(Protocol):
+    """The private side: anything that can count votes. Its exact counts are read by `release_votes` alone."""
+
+    @property
+    def dimension(self) -> int:
+        """Width d of the embeddings it compares."""
+        ...
+
+    @property
+    def votes_per_unit(self) -> int:
+        """The most votes one privacy unit casts in one round, each for another candidate."""
+        ...
+
+    @property
+    def unit(self) -> str:
+        """What one privacy unit is, as the privacy statement should name it: "record", "user", ..."""
+        ...
+
+    def fingerprint(self, salt: bytes) -> str:
+        """Identify the private dataset under a salt, whatever the order of its records."""
+        ...
+
+    def count(self, candidates: Points, turn: int) -> Counts:
+        """Count the exact votes of round `turn`, (v,). Private: for `release_votes` only."""
+        ...
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The survivors of a round; algorithms add their diagnostics as further fields."""
+
+    indices: Indices  # into the candidates; repeated where a rule draws with replacement
+
+
+class Selector(Protocol):
+    """Picks at most `size` survivors from the noisy votes: post-processing, free of privacy cost."""
+
+    def __call__(self, votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
+        """Select from the candidates at `points`, (v, d), with noisy `votes`, (v,)."""
+        ...
