@@ -282,7 +282,7 @@ def reaches(net: Network, sources: Indices, root_costs: Floats, target: float) -
             optimise(net)
             if total_cost(net) >= target:
                 return True
-    return False
+    return total_cost(net) >= target
 
 
 @compiled

@@ -7,7 +7,7 @@ import numpy as np
 from gape.errors import InputError
 from gape.geometry import distances
 from gape.protocols import Selection
-from gape.types import Floats, NoisyVotes, Points
+from gape.types import Floats, Indices, NoisyVotes, Points
 
 _MOST_ITERATIONS = 300
 
@@ -23,9 +23,10 @@ class KMedoidsResult(Selection):
 def k_medoids(points: Points, votes: NoisyVotes | Floats, size: int) -> KMedoidsResult:
     """Minimise sum_x max(w_x, 0) rho(x, S) over |S| = size by alternation (Maranzana 1963; Park & Jun 2009).
 
-    Starts from the points that are most central among the voted-for (Park & Jun's heuristic), then in turn
-    assigns every point to its nearest medoid and replaces each medoid by the best point of its cluster, until
-    nothing changes. Candidates without positive votes carry no weight but may serve as medoids of last resort.
+    In turn assigns every point to its nearest medoid and replaces each medoid by the best point of its cluster,
+    until nothing changes. It starts from the greedy choice of Kaufman & Rousseeuw (1990): from the most central
+    points, Park & Jun's own start, it cannot reach a small cluster. Candidates without positive votes carry no
+    weight but may serve as medoids of last resort.
     """
     if not 1 <= size <= len(votes):
         raise InputError(
@@ -34,12 +35,10 @@ def k_medoids(points: Points, votes: NoisyVotes | Floats, size: int) -> KMedoids
         )
     weights = np.maximum(np.asarray(votes, dtype=np.float64), 0.0)
     rho = distances(points, points)
-    # Park & Jun rank j by sum_i rho_ij / sum_l rho_il; a point with weight counts as that many points.
-    spread = rho @ weights
-    centrality = (weights / np.where(spread > 0, spread, 1.0)) @ rho
-    order = np.lexsort((np.arange(len(votes)), centrality, weights <= 0))
-    medoids = order[:size]
-    for iteration in range(1, _MOST_ITERATIONS + 1):
+    medoids = _greedy_start(rho, weights, size)
+    iterations = 0
+    while iterations < _MOST_ITERATIONS:
+        iterations += 1
         cluster = np.argmin(rho[:, medoids], axis=1)
         cluster[medoids] = np.arange(size)  # among coinciding medoids each keeps its own cluster
         updated = medoids.copy()
@@ -52,7 +51,19 @@ def k_medoids(points: Points, votes: NoisyVotes | Floats, size: int) -> KMedoids
             break
         medoids = updated
     cost = float(weights @ rho[:, medoids].min(axis=1))
-    return KMedoidsResult(medoids.astype(np.int64), cost, iteration)
+    return KMedoidsResult(medoids.astype(np.int64), cost, iterations)
+
+
+def _greedy_start(rho: Floats, weights: Floats, size: int) -> Indices:
+    """Add the point that lowers the cost the most, `size` times."""
+    nearest = np.full(len(rho), rho.max() + 1.0)
+    chosen: list[int] = []
+    for _ in range(size):
+        cost = weights @ np.minimum(rho, nearest[:, None])
+        cost[chosen] = np.inf
+        chosen.append(int(np.argmin(cost)))
+        nearest = np.minimum(nearest, rho[:, chosen[-1]])
+    return np.array(chosen)
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,9 @@ class _Search:
             return self._accept(candidate, slot)
         lower = _swap_changes(row, *ranks, self.supply, self.detours, self.lower_removals)
         slots = np.flatnonzero(lower < -self.least_gain)
-        slots = slots[[not self.removals.exclude(row, slot, self) for slot in slots]] if len(slots) else slots
+        slots = np.array(
+            [slot for slot in slots.tolist() if not self.removals.exclude(row, slot, self)], dtype=np.int64
+        )
         return bool(len(slots)) and self._improve_by_flow(candidate, slots)
 
     def _improve_by_flow(self, candidate: int, slots: Indices) -> bool:
@@ -226,7 +228,7 @@ def _swapped(
     total = 0.0
     for x in range(row.shape[0]):
         distance = second[x] if near[x] == slot else first[x]
-        total += weights[x] * min(min(row[x], distance), caps[x])
+        total += weights[x] * min(row[x], distance, caps[x])
     return total
 
 
@@ -250,9 +252,7 @@ def _two_nearest(to_candidates: Floats, chosen: Indices, absent: float) -> tuple
 
 
 @compiled
-def _with_candidate(
-    row: Floats, near: Indices, first: Floats, second: Floats
-) -> tuple[Indices, Floats, Floats]:
+def _with_candidate(row: Floats, near: Indices, first: Floats, second: Floats) -> tuple[Indices, Floats, Floats]:
     """Return the ranks after adding a candidate; -1 marks the sources whose nearest point it becomes."""
     near, first, second = near.copy(), first.copy(), second.copy()
     for x in range(row.shape[0]):
@@ -266,9 +266,7 @@ def _with_candidate(
 
 
 @compiled
-def _removals(
-    near: Indices, first: Floats, second: Floats, weights: Floats, caps: Floats, size: int
-) -> Floats:
+def _removals(near: Indices, first: Floats, second: Floats, weights: Floats, caps: Floats, size: int) -> Floats:
     """Return the change of sum_x weight_x min(d(x), cap_x) when each selected slot is removed, (size,)."""
     changes = np.zeros(size)
     for x in range(near.shape[0]):

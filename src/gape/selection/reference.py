@@ -11,9 +11,7 @@ from gape.selection.local_search import LocalSearchResult
 from gape.types import Floats, Indices, NoisyVotes, Points
 
 
-def reference_flow_cost(
-    points: Points, weights: NoisyVotes | Floats, selected: Indices, separation: float
-) -> float:
+def reference_flow_cost(points: Points, weights: NoisyVotes | Floats, selected: Indices, separation: float) -> float:
     """Solve the local-search objective by a general linear-programming solver, one variable per arc."""
     w = np.asarray(weights, dtype=np.float64)
     sources, sinks = np.flatnonzero(w > 0), np.flatnonzero(w < 0)

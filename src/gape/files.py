@@ -1,0 +1,94 @@
+"""Files that are either there, whole, or not there at all."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gape.errors import RunError
+from gape.types import Samples
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that at any instant, power cuts included, the old or the new content is there, whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def write_json(path: Path, value: Any) -> None:  # whatever JSON can hold
+    """Write JSON atomically; infinite numbers become the string "inf", which JSON has no number for."""
+    text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    write_atomically(path, (text + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON written by `write_json`."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read as JSON ({type(error).__name__}); restore it from a copy") from error
+
+
+def write_table(path: Path, columns: dict[str, Any]) -> None:
+    """Write columns as a parquet file, atomically."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink, compression="zstd")
+    write_atomically(path, sink.getvalue().to_pybytes())
+
+
+def read_table(path: Path) -> pa.Table:
+    """Read a parquet file."""
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise RunError(f"{path} cannot be read as parquet ({type(error).__name__}); restore it from a copy") from error
+
+
+def samples_to_arrow(samples: Samples) -> pa.Array:
+    """Turn vectors, (m, d) float32, or texts, (m,), into one parquet column."""
+    if samples.ndim == 2:
+        flat = pa.array(np.ascontiguousarray(samples, dtype=np.float32).ravel())
+        return pa.FixedSizeListArray.from_arrays(flat, samples.shape[1])
+    return pa.array(samples.tolist(), type=pa.string())
+
+
+def samples_from_arrow(column: pa.ChunkedArray) -> Samples:
+    """Turn a column written by `samples_to_arrow` back into samples."""
+    array = column.combine_chunks()
+    if pa.types.is_fixed_size_list(array.type):
+        vectors: Samples = array.flatten().to_numpy(zero_copy_only=False).reshape(-1, array.type.list_size)
+        return vectors.copy()
+    texts = np.empty(len(array), dtype=object)
+    texts[:] = array.to_pylist()
+    return texts
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,265 @@
+"""The ledger of a private dataset: what may be spent, what was released, and the noisy votes themselves.
+
+One SQLite file per private dataset, mode 0600. A release is charged and stored in one transaction before
+anybody can see it, so whatever happens to the process
+
+- votes that anyone has seen are charged, exactly once;
+- a resumed run finds the votes it has paid for, and never draws a second time;
+- processes that race for the last of the budget get it once.
+
+The file holds a salted fingerprint of the dataset, never its content, and noisy votes, never exact ones.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast, get_args
+
+import numpy as np
+
+from gape.errors import BudgetError, InputError, PrivacyError, RunError
+from gape.privacy.accounting import Neighbours, Release, delta_spent, spent
+from gape.types import NoisyVotes
+
+_FORMAT = "1"
+_WAIT_SECONDS = 60.0
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS releases (
+    run TEXT NOT NULL,
+    round INTEGER NOT NULL,
+    sigma REAL NOT NULL,
+    votes_per_unit INTEGER NOT NULL,
+    secure INTEGER NOT NULL,
+    candidates TEXT NOT NULL,
+    votes BLOB NOT NULL,
+    released_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now')),
+    PRIMARY KEY (run, round)
+);
+"""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What all releases about one dataset together may cost. Infinite epsilon: anything, with no privacy."""
+
+    epsilon: float
+    delta: float
+    neighbours: Neighbours = "replace"
+
+    def __post_init__(self) -> None:
+        if not self.epsilon > 0:
+            raise InputError(f"epsilon must be positive, got {self.epsilon}; use inf for no privacy")
+        if not 0 < self.delta < 1:
+            raise InputError(f"delta must lie between 0 and 1, got {self.delta}; 1 / (n log n) is usual")
+        if self.neighbours not in get_args(Neighbours):
+            raise InputError(f"neighbours must be 'replace' or 'add_remove', got {self.neighbours!r}")
+
+    def allows(self, releases: Sequence[Release]) -> bool:
+        """Whether all of these releases together are certified to be (epsilon, delta)-DP."""
+        return math.isinf(self.epsilon) or delta_spent(releases, self.epsilon) <= self.delta
+
+
+class Ledger:
+    """The budget file of one private dataset."""
+
+    def __init__(self, path: str | Path, budget: Budget | None = None) -> None:
+        """Open the ledger at `path`, or make it with `budget`. ":memory:" keeps it for this process only."""
+        self.path = str(path)
+        if self.path != ":memory:":
+            self._open_file(Path(path), create=budget is not None)
+        # Transactions are begun and ended by hand, below.
+        self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
+        self._database.execute("PRAGMA synchronous = EXTRA")
+        with self._transaction():
+            for statement in _SCHEMA.split(";"):
+                self._database.execute(statement)
+            if budget is not None:
+                self._write_first_facts(budget)
+        facts = self._facts()
+        if facts.get("format") != _FORMAT:
+            self._database.close()
+            raise RunError(f"{self.path} is not a ledger of format {_FORMAT}; name another file")
+        self.id = facts["id"]
+        if budget is not None and self.budget != budget:
+            has = self.budget
+            self._database.close()
+            raise BudgetError(
+                f"the ledger {self.path} has the budget epsilon {has.epsilon:g}, delta {has.delta:g}, "
+                f"{has.neighbours!r}, not epsilon {budget.epsilon:g}, delta {budget.delta:g}, {budget.neighbours!r}; "
+                "open it without a budget, or change it with change_budget"
+            )
+
+    def close(self) -> None:
+        """Close the file; everything in it is already safe."""
+        self._database.close()
+
+    @property
+    def budget(self) -> Budget:
+        """The budget in force."""
+        facts = self._facts()
+        neighbours = cast(Neighbours, facts["neighbours"])
+        return Budget(float(facts["epsilon"]), float(facts["delta"]), neighbours)
+
+    def change_budget(self, *, epsilon: float, delta: float) -> None:
+        """Set another budget, a decision for whoever answers for the data; never below what is spent."""
+        budget = Budget(epsilon, delta, self.budget.neighbours)
+        with self._transaction():
+            if not budget.allows(self.releases()):
+                raise BudgetError(
+                    f"epsilon {epsilon:g} at delta {delta:g} is less than what is already spent, "
+                    f"{spent(self.releases(), delta):.4g}; what was released cannot be taken back"
+                )
+            self._set_facts(epsilon=repr(float(budget.epsilon)), delta=repr(float(budget.delta)))
+
+    def bind(self, fingerprint: Callable[[bytes], str], unit: str) -> None:
+        """Tie the ledger to a dataset at its first use; refuse any other dataset or privacy unit after that.
+
+        `fingerprint` computes the fingerprint of the dataset under a salt, which the ledger keeps.
+        """
+        computed = fingerprint(bytes.fromhex(self._facts()["salt"]))
+        with self._transaction():
+            self._database.execute("INSERT OR IGNORE INTO facts VALUES ('fingerprint', ?)", (computed,))
+            self._database.execute("INSERT OR IGNORE INTO facts VALUES ('unit', ?)", (unit,))
+        facts = self._facts()
+        if facts["fingerprint"] != computed:
+            raise PrivacyError(
+                f"the ledger {self.path} belongs to another dataset; use the ledger of this one, or a new file"
+            )
+        if facts["unit"] != unit:
+            raise PrivacyError(
+                f"the ledger {self.path} protects each {facts['unit']}, not each {unit}; keep the privacy unit the same"
+            )
+
+    def releases(self, run: str | None = None) -> tuple[Release, ...]:
+        """What was released so far, by one run or by all, as events for the accounting."""
+        where, values = ("", ()) if run is None else ("WHERE run = ?", (run,))
+        query = f"SELECT sigma, votes_per_unit FROM releases {where} ORDER BY run, round"  # noqa: S608  (constant)
+        neighbours = self.budget.neighbours
+        with closing(self._database.execute(query, values)) as rows:
+            return tuple(Release(sigma, neighbours, votes) for sigma, votes in rows)
+
+    def secure(self, run: str) -> bool:
+        """Whether all noise that this run has used was secure."""
+        query = "SELECT min(secure) FROM releases WHERE run = ?"
+        (least,) = self._database.execute(query, (run,)).fetchone()
+        return least is None or bool(least)
+
+    def require(self, run: str, planned: Sequence[Release]) -> None:
+        """Refuse a run whose releases, those it has not yet made, would exceed the budget."""
+        remaining = tuple(planned)[len(self.releases(run)) :]
+        self._check_budget(remaining)
+
+    def stored(self, run: str, turn: int, candidates: str) -> NoisyVotes | None:
+        """Return the noisy votes that this run has already paid for in this round, if any."""
+        query = "SELECT candidates, votes FROM releases WHERE run = ? AND round = ?"
+        row = self._database.execute(query, (run, turn)).fetchone()
+        if row is None:
+            return None
+        if row[0] != candidates:
+            raise RunError(
+                f"round {turn} of run {run} was released for other candidates than these; "
+                "restore the candidates of that round from the run folder, or start a new run"
+            )
+        return np.frombuffer(row[1], dtype="<i8").astype(np.int64)
+
+    def charge(
+        self, run: str, turn: int, candidates: str, release: Release, votes: NoisyVotes, *, secure: bool
+    ) -> NoisyVotes:
+        """Charge a release and store its noisy votes in one atomic step; return what is stored.
+
+        If another process has released this round of this run in the meantime, its votes are returned and
+        `votes`, which nobody has seen, must be dropped.
+        """
+        row = (run, turn, release.sigma, release.votes_per_unit, secure, candidates, votes.astype("<i8").tobytes())
+        with self._transaction():
+            earlier = self.stored(run, turn, candidates)
+            if earlier is not None:
+                return earlier
+            self._check_budget((release,))
+            self._database.execute(
+                "INSERT INTO releases (run, round, sigma, votes_per_unit, secure, candidates, votes) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+        return votes
+
+    def _check_budget(self, added: Sequence[Release]) -> None:
+        budget, made = self.budget, self.releases()
+        if any(release.neighbours != budget.neighbours for release in added):
+            raise PrivacyError(
+                f"the ledger {self.path} counts neighbours by {budget.neighbours!r}, the run does not; use the same"
+            )
+        if added and not budget.allows((*made, *added)):
+            needed, used = (spent(r, budget.delta) for r in ((*made, *added), made))
+            raise BudgetError(
+                f"{len(added)} more releases would bring the dataset to epsilon {needed:.4g}, above its budget of "
+                f"{budget.epsilon:g} at delta {budget.delta:g} ({len(made)} releases have used {used:.4g}); "
+                "use more noise or fewer rounds, or change the budget"
+            )
+
+    @staticmethod
+    def _open_file(path: Path, *, create: bool) -> None:
+        if not create and not path.exists():
+            raise RunError(f"there is no ledger at {path}; give a budget to make one")
+        if not path.parent.is_dir():
+            raise RunError(f"the folder {path.parent} of the ledger does not exist; make it first")
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        if path.stat().st_mode & 0o077:
+            raise PrivacyError(f"the ledger {path} is open to other users; run: chmod 600 {path}")
+
+    def _write_first_facts(self, budget: Budget) -> None:
+        facts = {
+            "format": _FORMAT,
+            "id": secrets.token_hex(16),
+            "salt": secrets.token_hex(32),
+            "epsilon": repr(float(budget.epsilon)),
+            "delta": repr(float(budget.delta)),
+            "neighbours": budget.neighbours,
+        }
+        if not self._facts():
+            self._set_facts(**facts)
+
+    def _facts(self) -> dict[str, str]:
+        return dict(self._database.execute("SELECT name, value FROM facts"))
+
+    def _set_facts(self, **facts: str) -> None:
+        self._database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        # IMMEDIATE takes the write lock first, so what is read inside cannot change before it is written.
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")
+
+
+@dataclass(frozen=True)
+class Account:
+    """A ledger as one run sees it."""
+
+    ledger: Ledger
+    run: str
+
+    def require(self, planned: Sequence[Release]) -> None:
+        """Refuse a plan whose remaining releases do not fit the budget."""
+        self.ledger.require(self.run, planned)
+
+    def stored(self, turn: int, candidates: str) -> NoisyVotes | None:
+        """Return the noisy votes already paid for in this round."""
+        return self.ledger.stored(self.run, turn, candidates)
+
+    def charge(self, turn: int, candidates: str, release: Release, votes: NoisyVotes, *, secure: bool) -> NoisyVotes:
+        """Charge and store a release atomically."""
+        return self.ledger.charge(self.run, turn, candidates, release, votes, secure=secure)

@@ -1,0 +1,69 @@
+"""Discrete Gaussian noise: integer votes in, integer votes out, nothing for floating point to give away."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from gape.errors import InputError
+from gape.types import Counts, NoisyVotes
+
+
+class Noise(Protocol):
+    """Where the noise of a release comes from."""
+
+    @property
+    def secure(self) -> bool:
+        """Whether nobody can predict or repeat it; a run with any other noise is not private."""
+        ...
+
+    def add(self, counts: Counts, sigma: float, turn: int) -> NoisyVotes:
+        """Return the counts with independent N_Z(0, sigma^2) added to each; sigma is positive."""
+        ...
+
+
+@dataclass(frozen=True)
+class SecureNoise:
+    """OpenDP's exact sampler (Canonne, Kamath & Steinke 2020) on the operating system's randomness."""
+
+    @property
+    def secure(self) -> bool:
+        """Always."""
+        return True
+
+    def add(self, counts: Counts, sigma: float, turn: int) -> NoisyVotes:  # noqa: ARG002  (fresh every time)
+        """Return the counts with independent discrete Gaussian noise."""
+        return np.array(_mechanism(sigma)(counts.tolist()), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class SeededNoise:
+    """Repeatable noise for tests and comparisons. A run made with it is marked as not private."""
+
+    seed: int
+
+    @property
+    def secure(self) -> bool:
+        """Never: who knows the seed can subtract the noise."""
+        return False
+
+    def add(self, counts: Counts, sigma: float, turn: int) -> NoisyVotes:
+        """Return the counts with discrete Gaussian noise that depends on the seed and the round alone."""
+        reach = int(np.ceil(12 * sigma)) + 1
+        if reach > 10_000_000:
+            raise InputError(f"seeded noise needs sigma below 800,000, got {sigma:g}; use SecureNoise")
+        support = np.arange(-reach, reach + 1)
+        law = np.exp(-(support**2) / (2 * sigma * sigma))
+        rng = np.random.default_rng([self.seed, turn])
+        drawn = np.searchsorted(np.cumsum(law) / law.sum(), rng.random(len(counts)))
+        return counts + support[np.minimum(drawn, 2 * reach)]
+
+
+@lru_cache(maxsize=8)
+def _mechanism(sigma: float) -> Any:  # OpenDP ships no annotations
+    import opendp.prelude as dp  # noqa: PLC0415  (it loads a shared library, which a plain import should not)
+
+    dp.enable_features("contrib")  # vector-valued Gaussian measurements are filed there
+    votes = dp.vector_domain(dp.atom_domain(T="i64"))
+    return dp.m.make_gaussian(votes, dp.l2_distance(T="i64"), scale=sigma)

@@ -1,0 +1,56 @@
+"""The only step that reads private data."""
+
+import numpy as np
+
+from gape.errors import InputError, PrivacyError
+from gape.fingerprint import points_digest
+from gape.privacy.accounting import Release
+from gape.privacy.ledger import Account
+from gape.privacy.noise import Noise, SecureNoise
+from gape.protocols import Electorate
+from gape.types import Counts, NoisyVotes, Points
+from gape.voting.nearest import check_points
+
+
+def release_votes(
+    electorate: Electorate,
+    candidates: Points,
+    turn: int,
+    release: Release,
+    account: Account,
+    noise: Noise | None = None,
+) -> NoisyVotes:
+    """Release nearest-candidate votes with discrete Gaussian noise (Algorithm 1, the two lines after VariationAPI).
+
+    Replacing one privacy unit moves at most `votes_per_unit` votes: L2 sensitivity sqrt(2 votes_per_unit). The
+    release is charged and on disk before it is returned; a round that was already paid for is returned as it
+    was. The exact counts exist inside this function only. `candidates` is (v, d); the result is (v,).
+    """
+    candidates = check_points(candidates, "candidates")
+    if candidates.shape[1] != electorate.dimension:
+        raise InputError(
+            f"candidates have {candidates.shape[1]} dimensions and the private embeddings {electorate.dimension}; "
+            "embed both with the same model"
+        )
+    if release.votes_per_unit != electorate.votes_per_unit:
+        raise PrivacyError(
+            f"the plan accounts for {release.votes_per_unit} votes per {electorate.unit}, but "
+            f"{electorate.votes_per_unit} are cast; make the plan with the electorate's votes_per_unit"
+        )
+    digest = points_digest(candidates)
+    stored = account.stored(turn, digest)
+    if stored is not None:
+        return stored
+    account.require((release,) * turn)
+    noise = noise or SecureNoise()
+    votes = _checked(electorate.count(candidates, turn), len(candidates))
+    if release.sigma > 0:
+        votes = noise.add(votes, release.sigma, turn)
+    return account.charge(turn, digest, release, votes, secure=noise.secure)
+
+
+def _checked(counts: Counts, bins: int) -> Counts:
+    """Refuse counts that no honest count can be; the message must not contain them."""
+    if counts.shape != (bins,) or counts.dtype != np.int64 or (counts < 0).any():
+        raise PrivacyError("the electorate did not return one non-negative int64 count per candidate; mend its count()")
+    return counts

@@ -1,0 +1,71 @@
+"""What a run may say about its privacy, in data and in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gape.privacy.accounting import Neighbours, spent
+from gape.privacy.ledger import Account
+
+_RELATION = {
+    "replace": "replacing one {unit} by another",
+    "add_remove": "adding or removing one {unit}",
+}
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """The guarantee that a synthetic dataset carries, computed from the releases that were really made."""
+
+    private: bool
+    epsilon: float  # of this run; infinite where there was no noise
+    delta: float
+    neighbours: Neighbours
+    unit: str
+    sigma: tuple[float, ...]  # of each release, in votes
+    votes_per_unit: int
+    secure_noise: bool
+    dataset_epsilon: float  # of everything that was ever released about the dataset, by its ledger
+
+    def text(self) -> str:
+        """Say it in a paragraph that a privacy officer can check."""
+        if not self.private:
+            reason = (
+                "its votes were released without noise"
+                if math.isinf(self.epsilon)
+                else "its noise came from a known seed, which only tests should use"
+            )
+            return f"NOT PRIVATE: this run gives no privacy guarantee, because {reason}. Do not publish its output."
+        relation = _RELATION[self.neighbours].format(unit=self.unit)
+        scales = sorted(set(self.sigma))
+        sigma = " and ".join(f"{scale:g}" for scale in scales)
+        votes = "one vote" if self.votes_per_unit == 1 else f"{self.votes_per_unit} votes"
+        epsilon, delta, total = (f"{value:.4g}" for value in (self.epsilon, self.delta, self.dataset_epsilon))
+        return (
+            f"This synthetic dataset is ({epsilon}, {delta})-differentially private: {relation} in the private data "
+            f"changes the probability of any outcome by at most a factor e^{epsilon}, except with probability {delta}. "
+            f"Mechanism: {len(self.sigma)} adaptive releases of nearest-candidate votes, at most {votes} per "
+            f"{self.unit} and release, with discrete Gaussian noise of scale {sigma} from a secure source. All else is "
+            f"post-processing. All releases about this dataset so far add up to epsilon {total} at the same delta. "
+            f"Taken as public: the number of {self.unit}s, the settings of the run, the generator and the embedding "
+            "model."
+        )
+
+
+def privacy_statement(account: Account, delta: float, unit: str) -> PrivacyStatement:
+    """State what the releases of a run cost, from the ledger."""
+    releases = account.ledger.releases(account.run)
+    epsilon = spent(releases, delta)
+    secure = account.ledger.secure(account.run)
+    return PrivacyStatement(
+        private=secure and math.isfinite(epsilon),
+        epsilon=epsilon,
+        delta=delta,
+        neighbours=account.ledger.budget.neighbours,
+        unit=unit,
+        sigma=tuple(release.sigma for release in releases),
+        votes_per_unit=max((release.votes_per_unit for release in releases), default=1),
+        secure_noise=secure,
+        dataset_epsilon=spent(account.ledger.releases(), delta),
+    )

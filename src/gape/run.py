@@ -1,0 +1,57 @@
+"""A run from its first candidate to its published folder: the loop, the ledger and the disk together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from gape.evolve import evolve
+from gape.plan import Plan
+from gape.privacy.ledger import Account, Ledger
+from gape.privacy.noise import Noise
+from gape.privacy.statement import PrivacyStatement, privacy_statement
+from gape.protocols import Electorate, Embedder, Generator, Selector
+from gape.run_folder import RunFolder
+from gape.state import State
+
+
+def run(
+    folder: str | Path,
+    plan: Plan,
+    generator: Generator,
+    embedder: Embedder,
+    electorate: Electorate,
+    select: Selector,
+    ledger: Ledger,
+    *,
+    noise: Noise | None = None,
+    progress: Callable[[State], None] | None = None,
+) -> tuple[State, PrivacyStatement]:
+    """Run Private Evolution in a folder, or go on with the run that is there, and publish the result.
+
+    The published data is (epsilon, delta)-DP as its statement says. A run that was stopped, at any instant, is
+    resumed by the same call and ends as it would have; rounds that were paid for are not paid for again. A
+    finished run is extended by the same call with `plan.extended(rounds)`, charged for what it adds.
+    """
+    parts = {"generator": _describe(generator), "embedder": _describe(embedder), "selector": _describe(select)}
+    on_disk = RunFolder.open_or_create(folder, plan, parts, ledger.id)
+    account = Account(ledger, on_disk.run)
+    with on_disk.locked():
+        state = on_disk.load()
+        plan = on_disk.plan
+        for step in evolve(plan, generator, embedder, electorate, select, account, state=state, noise=noise):
+            on_disk.save(step)
+            state = step
+            if progress:
+                progress(step)
+        if state is None:
+            raise RuntimeError("the loop ended without a state")  # it yields one before its first round
+        statement = privacy_statement(account, plan.delta, electorate.unit)
+        on_disk.publish(state.synthetic, statement)
+    return state, statement
+
+
+def _describe(part: object) -> str:
+    """Name a part with its settings, so that a folder can refuse to go on with another one."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(part))  # an address says nothing and changes every time

@@ -1,0 +1,98 @@
+"""The electorate that holds its private embeddings in this process's memory."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from gape.errors import InputError
+from gape.fingerprint import dataset_fingerprint
+from gape.types import Counts, Indices, Points
+from gape.voting.nearest import check_points, nearest, nearest_votes
+
+
+class LocalElectorate:
+    """Private vectors that vote for their nearest candidate.
+
+    The privacy unit is one record, or, with `units`, everything that belongs to one unit (a user, a household).
+    A unit casts at most `votes_per_unit` votes in a round, each for another candidate, whatever the number of
+    its records: in round t it speaks through its next `votes_per_unit` records, taking turns in their order, and
+    votes of its own that coincide count once. So its votes have L2 norm at most sqrt(votes_per_unit), and how
+    it votes depends on nobody else's data.
+    """
+
+    def __init__(
+        self,
+        private: Points,
+        *,
+        units: Sequence[str] | Sequence[int] | None = None,
+        votes_per_unit: int = 1,
+        unit: str | None = None,
+    ) -> None:
+        """Hold `private`, (n, d), and the unit of each row, (n,)."""
+        self._private = check_points(private, "private embeddings")
+        if votes_per_unit < 1:
+            raise InputError(f"votes_per_unit must be at least 1, got {votes_per_unit}")
+        if units is None and votes_per_unit != 1:
+            raise InputError(f"a record casts one vote, got votes_per_unit {votes_per_unit}; give units as well")
+        self._units = None if units is None else _Units(units, len(self._private))
+        self._votes_per_unit = votes_per_unit
+        self._unit = unit or ("record" if units is None else "user")
+
+    @property
+    def dimension(self) -> int:
+        """Width d of the embeddings."""
+        return int(self._private.shape[1])
+
+    @property
+    def votes_per_unit(self) -> int:
+        """The most votes one unit casts in a round."""
+        return self._votes_per_unit
+
+    @property
+    def unit(self) -> str:
+        """What one privacy unit is."""
+        return self._unit
+
+    def fingerprint(self, salt: bytes) -> str:
+        """Identify the dataset: its records with their units, in any order."""
+        return dataset_fingerprint(self._records(), salt)
+
+    def count(self, candidates: Points, turn: int) -> Counts:
+        """Count the votes of round `turn` (Algorithm 2). Private: for `release_votes` only."""
+        if self._units is None:
+            return nearest_votes(self._private, candidates)
+        speakers, owners = self._units.speakers(turn, self._votes_per_unit)
+        winners = nearest(self._private[speakers], candidates)
+        ballots = np.unique(np.stack([owners, winners]), axis=1)
+        return np.bincount(ballots[1], minlength=len(candidates)).astype(np.int64)
+
+    def _records(self) -> Iterator[bytes]:
+        if self._units is None:
+            return (row.tobytes() for row in self._private)
+        names = self._units.names
+        return (row.tobytes() + name.encode() for row, name in zip(self._private, names, strict=True))
+
+
+class _Units:
+    """Rows grouped by the unit they belong to."""
+
+    def __init__(self, units: Sequence[str] | Sequence[int], rows: int) -> None:
+        self.names = [str(unit) for unit in units]
+        if len(self.names) != rows:
+            raise InputError(f"units must name the unit of each of the {rows} records, got {len(self.names)} names")
+        _, group = np.unique(np.array(self.names), return_inverse=True)
+        self._rows = np.argsort(group, kind="stable")
+        self._sizes = np.bincount(group)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+
+    def speakers(self, turn: int, most: int) -> tuple[Indices, Indices]:
+        """Return the rows that speak in round `turn` and the group each belongs to."""
+        groups = np.arange(len(self._sizes))
+        first = (turn - 1) * most
+        rows, owners = [], []
+        for place in range(most):
+            able = groups[self._sizes > place]
+            offset = (first + place) % self._sizes[able]
+            rows.append(self._rows[self._starts[able] + offset])
+            owners.append(able)
+        return np.concatenate(rows), np.concatenate(owners)

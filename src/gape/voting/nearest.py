@@ -1,0 +1,318 @@
+"""Which candidate each private record is nearest to: the votes of Private Evolution, exactly, on all cores.
+
+A float32 matrix product bounds every score from above and below; a leader that no other's bounds overlap has
+won.  The few rows left open are decided in float64, on the candidates still in question.  So the answer is
+that of `reference_nearest`, whatever the blocks, threads and BLAS, at the price of one float32 product.
+"""
+
+import itertools
+import math
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from gape._compiled import compiled
+from gape.errors import InputError
+from gape.types import Counts, Floats, Indices, Points
+
+MAX_NORM = 1e18  # squares of norms and of distances stay finite in float32
+MAX_WIDTH = 2**20  # the rounding of a float32 product of this length is still bounded by a few per cent
+
+_SCRATCH = 64 * 2**20  # bytes over all threads
+_SIDE = 960  # rows and columns of a tile: larger gains nothing, and a power of two collides in the caches
+_UNIT = 2.0**-24  # unit roundoff of float32
+_TINY = 2.0**-126  # what an underflow, or a unit that flushes them to zero, can lose in one operation
+_CHUNK = 64  # candidates looked at together; one vectorised test rejects nearly all chunks
+
+# The limit on BLAS threads belongs to the process: two calls at once would restore each other's.
+_blas_limit = threading.Lock()
+
+
+def nearest_votes(private: NDArray[Any], candidates: NDArray[Any]) -> Counts:
+    """Count, for every candidate, the private records it is nearest to (Alg. 2, nearest-neighbour histogram).
+
+    Replacing one record moves one vote.  The counts are exact and private: add noise before they go anywhere.
+    Inputs, ties and errors are those of `nearest`.
+
+    private: (n, d), candidates: (v, d), result: (v,), summing to n.
+    """
+    return np.bincount(nearest(private, candidates), minlength=len(candidates)).astype(np.int64, copy=False)
+
+
+def nearest(private: NDArray[Any], candidates: NDArray[Any]) -> Indices:
+    """Find the candidate at the least Euclidean distance from each private record; ties go to the first.
+
+    The distance is that of the inputs as float32 (other real and integer types are converted first), its
+    square summed over the coordinates in order in float64.  Beside the inputs, and a few numbers for each of
+    their rows, it needs a fixed amount of memory.  The winner of each record is private.
+
+    private: (n, d), candidates: (v, d), result: (n,).
+    """
+    X = check_points(private, "private embeddings")
+    Y = check_points(candidates, "candidate embeddings")
+    check_widths(X, Y)
+    threads = _cores()
+    return _nearest(X, Y, threads=threads, side=_side(X.shape[1], threads))
+
+
+def reference_nearest(private: NDArray[Any], candidates: NDArray[Any]) -> Indices:
+    """Find what `nearest` finds, slowly, by the definition: all distances in float64, the first of the least.
+
+    private: (n, d), candidates: (v, d), result: (n,).
+    """
+    X = check_points(private, "private embeddings").astype(np.float64)
+    Y = check_points(candidates, "candidate embeddings").astype(np.float64)
+    # cumsum adds in order; sum has an order of its own.
+    return np.array([np.cumsum((Y - x) ** 2, axis=1)[:, -1].argmin() for x in X], dtype=np.int64)
+
+
+def check_points(array: NDArray[Any], name: str) -> Points:
+    """Return the array as contiguous float32 points, or refuse it in words that hold none of its values.
+
+    `name` is a plural: "private embeddings".  A contiguous float32 array comes back as it is, not copied.
+    """
+    points = np.asarray(array)
+    if points.dtype.kind not in "fiu":
+        raise InputError(f"{name} must be real numbers, got dtype {points.dtype}; convert them to float32")
+    if points.ndim != 2:
+        raise InputError(f"{name} must be 2-D (points, dimensions), got shape {points.shape}; reshape them")
+    if 0 in points.shape:
+        raise InputError(f"{name} must not be empty, got shape {points.shape}; give at least one row and column")
+    if points.shape[1] > MAX_WIDTH:
+        raise InputError(
+            f"{name} must have at most {MAX_WIDTH} columns, got shape {points.shape}; reduce their dimension"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        points = np.ascontiguousarray(points, dtype=np.float32)
+        squares = np.einsum("ij,ij->i", points, points)
+        suspects = np.flatnonzero(~(squares < MAX_NORM**2))
+    # Row by row, for a mask of the whole array would be a quarter of its size.
+    if any(not np.isfinite(points[i]).all() for i in suspects):
+        raise InputError(f"{name} contain NaN or infinite values as float32; remove or repair those rows")
+    if suspects.size:
+        raise InputError(f"{name} must have norms below {MAX_NORM:g}, got larger ones; rescale all points alike")
+    return points
+
+
+def check_widths(private: Points, candidates: Points) -> None:
+    """Refuse two sets of points that do not live in the same space."""
+    if private.shape[1] != candidates.shape[1]:
+        raise InputError(
+            f"private and candidate embeddings must have the same width, got {private.shape[1]} and "
+            f"{candidates.shape[1]}; embed both with the same embedder"
+        )
+
+
+@dataclass(frozen=True)
+class _Field:
+    """The candidates seen from their mean c, and how far off a float32 score can be.  All public.
+
+    The score of y for x is a.b - |b|²/2, where a = x - c and b = y - c: the larger, the nearer.  Evaluated in
+    float32 it is off by at most slope |a| + blur, where slope = κ|b| and blur = κ|b|²/2 + η:
+
+    - κ = k / (1 - k), k = (d + 16) 2^-24.  Of these, d roundings bound a product of length d in any order of
+      summation (Higham, Accuracy and Stability of Numerical Algorithms, sect. 3.1), 2 are those of a and b,
+      at most 8 those of |b|²/2 and of adding the bounds up, the rest is spare;
+    - η covers underflow.
+    """
+
+    points: Points  # (v, d), all of them
+    distinct: Indices  # (u,), the first of each set of equal rows, ascending
+    centre: Points  # (d,)
+    slope: Points  # (u,)
+    blur: Points  # (u,)
+    shift: Points  # (u,), blur - |b|²/2: with it a product becomes an upper bound
+
+
+def _field(Y: Points, side: int) -> _Field:
+    distinct = _distinct(Y)
+    centre = Y.mean(axis=0, dtype=np.float64).astype(np.float32)
+    norms = np.empty(len(distinct))
+    for start in range(0, len(distinct), side):
+        B = Y[distinct[start : start + side]] - centre
+        norms[start : start + side] = _norms(B)
+    d = Y.shape[1]
+    k = (d + 16) * _UNIT
+    slope = k / (1 - k) * norms
+    blur = slope * norms / 2 + 4 * (d + 16) * _TINY
+    shift = blur - norms**2 / 2
+    return _Field(Y, distinct, centre, *(bound.astype(np.float32) for bound in (slope, blur, shift)))
+
+
+def _distinct(Y: Points) -> Indices:
+    """Find the first of each set of equal rows: candidates drawn with replacement would all be ties."""
+    first: dict[int, int] = {}
+    kept = []
+    for j, row in enumerate(Y):
+        twin = first.setdefault(hash(row.tobytes()), j)
+        if twin == j or not np.array_equal(row, Y[twin]):
+            kept.append(j)
+    return np.array(kept, dtype=np.int64)
+
+
+def _norms(points: Points) -> Floats:
+    squares: Floats = np.einsum("ij,ij->i", points, points, dtype=np.float64)
+    return np.sqrt(squares)
+
+
+def _nearest(X: Points, Y: Points, *, threads: int, side: int) -> Indices:
+    field = _field(Y, side)
+    leader = np.empty(len(X), dtype=np.int64)
+    floor = np.empty(len(X))
+    is_open = np.empty(len(X), dtype=np.bool_)
+
+    def lead(block: slice) -> None:
+        leader[block], floor[block], is_open[block] = _lead_block(X[block], field, side)
+
+    with _blas_limit, threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lead, _blocks(len(X), threads, side)))
+        rows = np.flatnonzero(is_open)
+
+        def settle(block: slice) -> None:
+            leader[rows[block]] = _settle_block(X, rows[block], floor[rows[block]], field, side)
+
+        list(pool.map(settle, _blocks(len(rows), threads, side)))
+    return field.distinct[leader]
+
+
+def _blocks(n: int, threads: int, side: int) -> list[slice]:
+    """Cut n rows into blocks of at most `side`, a multiple of the threads of them: all end together."""
+    count = threads * math.ceil(n / (threads * side))
+    cuts = [n * i // count for i in range(count + 1)] if n else []
+    return [slice(low, high) for low, high in itertools.pairwise(cuts) if low < high]
+
+
+def _lead_block(X: Points, field: _Field, side: int) -> tuple[Indices, Floats, NDArray[np.bool_]]:
+    """Bound all scores of a block of rows.
+
+    X: (r, d), results, all (r,): the leader, as a position in field.distinct; the floor that a rival's upper
+    bound must reach to put it in question; whether any does.
+    """
+    A = X - field.centre
+    norms = _norms(A)
+    reach = norms.astype(np.float32)
+    best, second = np.full((2, len(X)), -np.inf, dtype=np.float32)
+    leader = np.zeros(len(X), dtype=np.int64)
+    for tile, products in _tiles(A, field, side):
+        _lead(products, reach, field.slope[tile], field.shift[tile], tile.start, best, second, leader)
+    # The leader's lower bound, less what float64 itself may get wrong about points far from all candidates.
+    error = norms * field.slope[leader] + field.blur[leader]
+    floor = best - 2 * error - 4 * (A.shape[1] + 16) * 2.0**-53 * norms**2
+    return leader, floor, second >= floor
+
+
+def _settle_block(X: Points, rows: Indices, floor: Floats, field: _Field, side: int) -> Indices:
+    """Decide a block of open rows in float64 among the candidates whose upper bound reaches the floor.
+
+    The products are computed again rather than kept: memory stays the same however many ties there are.
+
+    X: (n, d), rows and floor: (r,), result: (r,), positions in field.distinct.
+    """
+    A = X[rows] - field.centre
+    reach = _norms(A).astype(np.float32)
+    least = np.full(len(rows), np.inf)
+    winner = np.zeros(len(rows), dtype=np.int64)
+    for tile, products in _tiles(A, field, side):
+        bounds = (products, reach, field.slope[tile], field.shift[tile])
+        _settle(*bounds, floor, X, rows, field.points, field.distinct[tile], tile.start, least, winner)
+    return winner
+
+
+def _tiles(A: Points, field: _Field, side: int) -> Iterator[tuple[slice, Points]]:
+    """Multiply the rows of A (r, d) with each tile of centred candidates: (r, c), overwritten next time."""
+    u, d = len(field.distinct), A.shape[1]
+    candidates = np.empty((min(side, u), d), dtype=np.float32)
+    products = np.empty(len(A) * len(candidates), dtype=np.float32)
+    for start in range(0, u, side):
+        tile = slice(start, min(start + side, u))
+        B = candidates[: tile.stop - start]
+        np.take(field.points, field.distinct[tile], axis=0, out=B, mode="clip")  # the default mode buffers
+        B -= field.centre
+        yield tile, np.matmul(A, B.T, out=products[: len(A) * len(B)].reshape(len(A), len(B)))
+
+
+@compiled
+def _lead(
+    products: Points,
+    reach: Points,
+    slope: Points,
+    shift: Points,
+    start: int,
+    best: Points,
+    second: Points,
+    leader: Indices,
+) -> None:
+    """Carry each row's two greatest upper bounds, and whose the greatest is, over one more tile."""
+    r, c = products.shape
+    for i in range(r):
+        for low in range(0, c, _CHUNK):
+            high = min(low + _CHUNK, c)
+            # A loop from zero over slices vectorises, and a search for any hit does where a maximum does not.
+            product, tilt, lift = products[i, low:high], slope[low:high], shift[low:high]
+            hit = np.int32(0)
+            for j in range(high - low):
+                hit |= np.int32(product[j] + (reach[i] * tilt[j] + lift[j]) > second[i])
+            if hit == 0:
+                continue
+            for j in range(high - low):
+                upper = product[j] + (reach[i] * tilt[j] + lift[j])
+                if upper > best[i]:
+                    second[i] = best[i]
+                    best[i] = upper
+                    leader[i] = start + low + j
+                elif upper > second[i]:
+                    second[i] = upper
+
+
+@compiled
+def _settle(
+    products: Points,
+    reach: Points,
+    slope: Points,
+    shift: Points,
+    floor: Floats,
+    X: Points,
+    rows: Indices,
+    Y: Points,
+    distinct: Indices,
+    start: int,
+    least: Floats,
+    winner: Indices,
+) -> None:
+    """Carry each open row's least float64 distance, and whose it is, over one more tile."""
+    r, c = products.shape
+    d = X.shape[1]
+    for i in range(r):
+        x = X[rows[i]]
+        for j in range(c):
+            if products[i, j] + (reach[i] * slope[j] + shift[j]) < floor[i]:
+                continue
+            y = Y[distinct[j]]
+            square = 0.0
+            for low in range(0, d, _CHUNK):
+                for k in range(low, min(low + _CHUNK, d)):
+                    difference = np.float64(x[k]) - np.float64(y[k])
+                    square += difference * difference
+                if square > least[i]:  # it can only grow
+                    break
+            if square < least[i]:
+                least[i] = square
+                winner[i] = start + j
+
+
+def _cores() -> int:
+    """Count the cores this process may use, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _side(width: int, threads: int) -> int:
+    """Choose the side s of a tile so that what threads need, s (s + 3 d) floats each, fits the scratch."""
+    floats = _SCRATCH / 4 / threads
+    return int(min(_SIDE, max(1.0, (np.sqrt(9.0 * width**2 + 4 * floats) - 3 * width) / 2)))
