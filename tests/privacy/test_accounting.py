@@ -87,9 +87,7 @@ def test_only_the_number_of_unit_shifts_matters(budget: tuple[float, float, int]
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([0.3, 0.7, 2.0, 5.0, 40.0]), min_size=1, max_size=6), st.floats(1e-9, 1e-3))
-def test_the_epsilon_spent_is_certified_and_grows_with_every_release(
-    sigmas: list[float], delta: float
-) -> None:
+def test_the_epsilon_spent_is_certified_and_grows_with_every_release(sigmas: list[float], delta: float) -> None:
     releases = [Release(sigma) for sigma in sigmas]
     epsilon = spent(releases, delta)
     assert delta_spent(releases, epsilon) <= delta
@@ -145,9 +143,7 @@ def test_the_closed_form_of_the_paper(epsilon: float, expected: float) -> None:
     assert sigma > noise_scale(epsilon, DELTA, 10)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [(1.0, 1e-6), (100.0, 1e-6), (0.5, 0.0), (0.5, 1.0), (0.5, math.nan)]
-)
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (100.0, 1e-6), (0.5, 0.0), (0.5, 1.0), (0.5, math.nan)])
 def test_the_closed_form_is_refused_where_it_is_not_proved(epsilon: float, delta: float) -> None:
     with pytest.raises(PrivacyError, match=r"proved for epsilon < 1 .* use noise_scale"):
         paper_noise_scale(epsilon, delta, 10)

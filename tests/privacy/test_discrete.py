@@ -66,9 +66,7 @@ def test_never_below_the_definition_and_close_to_it(groups: Groups, epsilon: flo
         (3.0, 200, 30.0),
     ],
 )
-def test_between_the_two_estimates_of_an_independent_accountant(
-    sigma: float, shifts: int, epsilon: float
-) -> None:
+def test_between_the_two_estimates_of_an_independent_accountant(sigma: float, shifts: int, epsilon: float) -> None:
     bound = certified_delta(((sigma, shifts),), epsilon)
     low = oracle_delta(sigma, shifts, epsilon, pessimistic=False)
     high = oracle_delta(sigma, shifts, epsilon, pessimistic=True)
@@ -136,9 +134,7 @@ def test_blocks_of_a_wide_lattice_are_above_its_points_and_close_to_them(
 
 @settings(deadline=None)
 @given(st.floats(0.05, 30), st.integers(1, 300), st.floats(0, 50), st.floats(0, 10))
-def test_a_profile_never_increases_and_stays_below_zcdp(
-    sigma: float, shifts: int, epsilon: float, more: float
-) -> None:
+def test_a_profile_never_increases_and_stays_below_zcdp(sigma: float, shifts: int, epsilon: float, more: float) -> None:
     groups = ((sigma, shifts),)
     delta = certified_delta(groups, epsilon)
     assert certified_delta(groups, epsilon + more) <= delta * (1 + 1e-12)
@@ -147,9 +143,7 @@ def test_a_profile_never_increases_and_stays_below_zcdp(
 
 @settings(deadline=None)
 @given(st.floats(0.3, 30), st.integers(1, 40), st.integers(1, 40), st.floats(-1, 6))
-def test_a_split_group_costs_what_the_whole_costs(
-    sigma: float, first: int, second: int, threshold: float
-) -> None:
+def test_a_split_group_costs_what_the_whole_costs(sigma: float, first: int, second: int, threshold: float) -> None:
     mu = math.sqrt(first + second) / sigma
     epsilon = max(mu * mu / 2 + threshold * mu, 0.0)
     whole = certified_delta(((sigma, first + second),), epsilon)

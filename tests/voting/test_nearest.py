@@ -26,9 +26,7 @@ def sides(draw: st.DrawFn) -> tuple[Points, Points]:
     """Private points (n, d) and candidates (v, d)."""
     d = draw(st.integers(1, 5))
     elements = draw(st.sampled_from([COARSE, FINE, WILD]))
-    private, candidates = (
-        draw(arrays(np.float32, (draw(st.integers(1, 12)), d), elements=elements)) for _ in range(2)
-    )
+    private, candidates = (draw(arrays(np.float32, (draw(st.integers(1, 12)), d), elements=elements)) for _ in range(2))
     return private, candidates
 
 
@@ -125,9 +123,7 @@ def test_candidates_that_differ_in_the_last_bit() -> None:
 @pytest.mark.parametrize("offsets", [[1e4], [-1e4, 1e4], [1e9, 0]])
 def test_points_far_from_the_origin_and_close_together(offsets: list[float]) -> None:
     offset = np.resize(np.array(offsets), 200)[:, None]
-    private, candidates = (
-        (offset + 0.01 * gaussian((200, 16), seed=seed)).astype(np.float32) for seed in range(2)
-    )
+    private, candidates = ((offset + 0.01 * gaussian((200, 16), seed=seed)).astype(np.float32) for seed in range(2))
     np.testing.assert_array_equal(nearest(private, candidates), reference_nearest(private, candidates))
 
 
@@ -214,9 +210,7 @@ def test_calls_at_once_agree_and_restore_the_threads_of_the_blas() -> None:
     before = blas_threads()
     private, candidates = gaussian((300, 16)), gaussian((200, 16), seed=1)
     results: list[NDArray[np.int64]] = []
-    workers = [
-        threading.Thread(target=lambda: results.append(nearest(private, candidates))) for _ in range(4)
-    ]
+    workers = [threading.Thread(target=lambda: results.append(nearest(private, candidates))) for _ in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -313,8 +307,7 @@ def test_refusals_name_the_rule_and_no_value(array: NDArray[Any], message: str) 
 
 def test_different_widths_are_refused() -> None:
     message = (
-        "^private and candidate embeddings must have the same width, got 3 and 2; "
-        "embed both with the same embedder$"
+        "^private and candidate embeddings must have the same width, got 3 and 2; embed both with the same embedder$"
     )
     with pytest.raises(InputError, match=message):
         check_widths(np.ones((5, 3), dtype=np.float32), GOOD)

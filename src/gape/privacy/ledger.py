@@ -16,6 +16,7 @@ import math
 import os
 import secrets
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -77,6 +78,7 @@ class Ledger:
             self._open_file(Path(path), create=budget is not None)
         # Transactions are begun and ended by hand, below.
         self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
+        weakref.finalize(self, self._database.close)
         self._database.execute("PRAGMA synchronous = EXTRA")
         with self._transaction():
             for statement in _SCHEMA.split(";"):

@@ -44,7 +44,7 @@ class PrivacyStatement:
         epsilon, delta, total = (f"{value:.4g}" for value in (self.epsilon, self.delta, self.dataset_epsilon))
         return (
             f"This synthetic dataset is ({epsilon}, {delta})-differentially private: {relation} in the private data "
-            f"changes the probability of any outcome by at most a factor e^{epsilon}, except with probability {delta}. "
+            f"makes no outcome more likely than e^{epsilon} times what it was, plus {delta}. "
             f"Mechanism: {len(self.sigma)} adaptive releases of nearest-candidate votes, at most {votes} per "
             f"{self.unit} and release, with discrete Gaussian noise of scale {sigma} from a secure source. All else is "
             f"post-processing. All releases about this dataset so far add up to epsilon {total} at the same delta. "

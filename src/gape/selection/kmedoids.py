@@ -55,13 +55,14 @@ def k_medoids(points: Points, votes: NoisyVotes | Floats, size: int) -> KMedoids
 
 
 def _greedy_start(rho: Floats, weights: Floats, size: int) -> Indices:
-    """Add the point that lowers the cost the most, `size` times."""
+    """Add the point that lowers the cost the most, `size` times; first those with weight, ties to the lowest."""
     nearest = np.full(len(rho), rho.max() + 1.0)
+    taken = np.zeros(len(rho), dtype=np.bool_)
     chosen: list[int] = []
     for _ in range(size):
         cost = weights @ np.minimum(rho, nearest[:, None])
-        cost[chosen] = np.inf
-        chosen.append(int(np.argmin(cost)))
+        chosen.append(int(np.lexsort((cost, weights <= 0, taken))[0]))
+        taken[chosen[-1]] = True
         nearest = np.minimum(nearest, rho[:, chosen[-1]])
     return np.array(chosen)
 

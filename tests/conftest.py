@@ -1,0 +1,17 @@
+import multiprocessing
+from multiprocessing.context import ForkServerContext
+from multiprocessing.forkserver import ensure_running
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def processes() -> ForkServerContext:
+    """Processes forked from a server that has everything imported, compiled and warm."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["crashing"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # the server does not inherit sys.path
+        ensure_running()
+    return context
