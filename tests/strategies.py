@@ -1,11 +1,12 @@
 """Signed instances for the tests of selection: points with noisy votes, and a separation that may truncate.
 
-`instances` is the hypothesis strategy; `random_instance` draws the same kinds from a seeded generator, for tests
-that need thousands. Both make what breaks a network simplex: duplicated points, lattices full of ties, zero
-weights, totals of exactly zero. Fractional weights are multiples of 1/64, so that whether a total is negative
-is a fact and not a matter of the order of summation.
+`instances` is the hypothesis strategy; `random_instance` draws the same kinds from a seeded generator, for
+tests that need thousands. Both make what breaks a network simplex: duplicated points, lattices full of ties,
+zero weights, totals of exactly zero. Fractional weights are multiples of 1/64, so that whether a total is
+negative does not depend on the order of summation.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,8 @@ from gape.geometry import distances
 from gape.types import Floats, NoisyVotes, Points
 
 LAYOUTS = ("cloud", "lattice", "duplicates", "clusters", "one place", "wide")
-WEIGHTINGS = ("integer", "fractional", "real", "sparse", "positive", "negative", "balanced", "deficit", "heavy")
+SIGNED = ("noisy", "integer", "fractional", "real", "sparse", "balanced", "heavy")  # of both signs
+WEIGHTINGS = (*SIGNED, "positive", "negative", "deficit")
 SEPARATIONS = ("inf", "wide", "truncating", "tiny")
 
 
@@ -63,23 +65,23 @@ def random_points(rng: np.random.Generator, count: int, layout: str) -> Points:
 def random_weights(rng: np.random.Generator, count: int, weighting: str) -> NoisyVotes | Floats:
     """Draw weights, (count,), in one of `WEIGHTINGS`."""
     mixed = rng.integers(-6, 10, count)
-    if weighting == "fractional":
-        return rng.integers(-300, 500, count) / 64
-    if weighting == "real":
-        return rng.normal(0.3, 1.0, count)
-    if weighting == "sparse":
-        return mixed * rng.integers(0, 2, count)
-    if weighting == "positive":
-        return np.abs(mixed)
-    if weighting == "negative":
-        return -np.abs(mixed)
-    if weighting == "balanced":
-        mixed[rng.integers(count)] -= mixed.sum()
-    if weighting == "deficit":
-        mixed[rng.integers(count)] -= max(int(mixed.sum()), 0) + 1
-    if weighting == "heavy":
-        mixed[rng.integers(count)] += 100_000
-    return mixed
+    one = (np.arange(count) == rng.integers(count)).astype(np.int64)
+    draws: dict[str, Callable[[], NoisyVotes | Floats]] = {
+        "noisy": lambda: (
+            rng.multinomial(2 * count, rng.dirichlet(np.full(count, 0.3)))  # votes for a few, noise on all
+            + np.rint(rng.normal(0, 2, count)).astype(np.int64)
+        ),
+        "integer": lambda: mixed,
+        "fractional": lambda: rng.integers(-300, 500, count) / 64,
+        "real": lambda: rng.normal(0.3, 1.0, count),
+        "sparse": lambda: mixed * rng.integers(0, 2, count),
+        "balanced": lambda: mixed - mixed.sum() * one,
+        "heavy": lambda: mixed + 100_000 * one,
+        "positive": lambda: np.abs(mixed),
+        "negative": lambda: -np.abs(mixed),
+        "deficit": lambda: mixed - (max(int(mixed.sum()), 0) + 1) * one,
+    }
+    return draws[weighting]()
 
 
 def random_separation(rng: np.random.Generator, points: Points, kind: str) -> float:

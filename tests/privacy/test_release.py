@@ -18,7 +18,7 @@ EXACT = np.array([70_001, 60_002, 50_003, 40_004], dtype=np.int64)
 class FixedElectorate:
     """Returns given counts, and remembers how often it was asked."""
 
-    counts: Counts = field(default_factory=lambda: EXACT.copy())
+    counts: Counts = field(default_factory=EXACT.copy)
     dimension: int = 3
     votes_per_unit: int = 1
     unit: str = "record"

@@ -2,10 +2,10 @@ import math
 
 import numpy as np
 import pytest
-import strategies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import strategies
 from gape.errors import InputError
 from gape.selection import flow
 from gape.selection.objective import flow_cost
@@ -76,6 +76,16 @@ class TestAgainstTheLinearProgram:
             rng, 200, layouts=("cloud", "lattice"), weightings=("integer", "real", "balanced")
         )
         assert 0 < check_against_the_linear_program(instance, np.arange(10)) < INF
+
+    @pytest.mark.parametrize("apart", [1e3, 1e6])
+    def test_tight_clusters_far_apart_lose_no_more_than_the_rounding_of_costs(self, apart: float) -> None:
+        rng = np.random.default_rng(0)
+        for _ in range(20):
+            centres = apart * rng.standard_normal((3, 2))
+            points = (centres[np.arange(18) % 3] + rng.standard_normal((18, 2))).astype(np.float32)
+            weights = strategies.random_weights(rng, 18, "integer")
+            weights[0] += 30
+            check_against_the_linear_program(strategies.Instance(points, weights, INF), np.arange(3))
 
 
 class TestByHand:
@@ -154,7 +164,7 @@ class TestErrors:
 
 
 class Problem:
-    """A transportation problem whose costs and weights are small multiples of powers of two: all sums exact."""
+    """A transportation problem whose costs and weights are small multiples of 1/8: every sum is exact."""
 
     def __init__(self, rng: np.random.Generator, sources: int, sinks: int) -> None:
         self.rng = rng
@@ -179,7 +189,7 @@ class Problem:
         return flow.total_cost(self.solved(root_costs))
 
     def certify(self, net: flow.Network, root_costs: Floats) -> None:
-        """Check that the tree is a strongly feasible spanning tree with an optimal flow; all of it exactly."""
+        """Check that the tree is strongly feasible and its flow optimal; all of it exactly."""
         p, q = self.costs.shape
         root = p + q
         parent, u, v = net.parent, net.potential[:p], net.potential[p:root]
@@ -238,7 +248,8 @@ class TestNetwork:
         for problem in problems(seed=2, count=100):
             p = len(problem.supply)
             net = problem.solved(np.zeros(p))
-            for root_costs in (np.full(p, 1e6), np.zeros(p), 1e6 * (problem.draw((p,)) > 0.1)):
+            for scale in (2.0**20, 0.0, 2.0**10):
+                root_costs = scale * (1 + problem.draw((p,)))
                 flow.set_root_costs(net, root_costs)
                 flow.optimise(net)
                 problem.certify(net, root_costs)

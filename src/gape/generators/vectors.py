@@ -12,12 +12,12 @@ from gape.types import Floats, Points, Samples
 
 @dataclass(frozen=True, eq=False)
 class StartFromSet:
-    """Random samples are drawn from given points; all of them, in order, where as many are asked for."""
+    """Random samples are drawn from given points; all of them, in order, where exactly as many are asked for."""
 
     points: Samples
 
     def random(self, count: int, rng: np.random.Generator) -> Points:
-        """Draw `count` of the points, without repetition as far as they reach."""
+        """Draw `count` of the points, with repetition only where there are fewer."""
         points = np.asarray(self.points, dtype=np.float32)
         if count == len(points):
             return points.copy()
@@ -56,15 +56,16 @@ class GaussianGenerator:
     @classmethod
     def diagonal(cls, start: StartFromSet | StartFromBox, variances: tuple[float, ...]) -> GaussianGenerator:
         """Independent coordinates with variances in these proportions; zero for a coordinate it cannot move."""
-        if min(variances) < 0:
-            raise InputError(f"variances must not be negative, got {variances}")
+        if not variances or not min(variances) >= 0:
+            raise InputError(f"variances must not be negative, and at least one is needed, got {variances}")
         return cls(start, np.diag(np.sqrt(np.asarray(variances, dtype=np.float64))))
 
     @classmethod
     def low_rank(cls, start: StartFromSet | StartFromBox, basis: Floats) -> GaussianGenerator:
         """Equal variance within the span of the columns of `basis`, (d, k), and none outside."""
-        orthonormal, _ = np.linalg.qr(np.asarray(basis, dtype=np.float64))
-        return cls(start, orthonormal)
+        left, singular, _ = np.linalg.svd(np.asarray(basis, dtype=np.float64), full_matrices=False)
+        # Columns that depend on others add no direction; without this cut, rounding would choose one for them.
+        return cls(start, left[:, singular > 1e-10 * singular.max(initial=0.0)])
 
     def random(self, count: int, rng: np.random.Generator) -> Points:
         """Draw the start."""
@@ -94,6 +95,12 @@ class SnakingPath:
     start_at: float = 0.0  # arc length of the first sample; further samples follow at `spacing`
     spacing: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.segments < 1 or not (self.height > 0 and self.gap > 0):
+            raise InputError(
+                f"a path needs segments, height and gap above 0, got {self.segments}, {self.height} and {self.gap}"
+            )
+
     @property
     def length(self) -> float:
         """Arc length of the whole path."""
@@ -114,10 +121,11 @@ class SnakingPath:
         """Return the arc lengths of points on the path, the inverse of `at`."""
         x, y = np.asarray(points, dtype=np.float64).T
         period = self.height + self.gap
-        segment = np.floor(x / self.gap + 1e-6)
+        slack = 2.0**-22 * (1.0 + x / self.gap)  # what float32 leaves open, twice over
+        segment = np.floor(x / self.gap + slack)
         across = x - segment * self.gap
         up = np.where(segment % 2 == 0, y, self.height - y)
-        arc: Floats = segment * period + up + np.where(across > 1e-6 * self.gap, across, 0.0)
+        arc: Floats = segment * period + up + np.where(across > slack * self.gap, across, 0.0)
         return arc
 
     def random(self, count: int, rng: np.random.Generator) -> Points:  # noqa: ARG002  (the start is fixed)

@@ -1,0 +1,24 @@
+"""The selection rules, one file each."""
+
+from gape.selection.kmedoids import KMedoids, k_medoids
+from gape.selection.local_search import Gape, LocalSearchResult, local_search
+from gape.selection.objective import flow_cost
+from gape.selection.ranking import Ranking, ranking
+from gape.selection.reference import improving_swap, reference_flow_cost, reference_local_search
+from gape.selection.subsampling import Subsampling, subsampling
+
+__all__ = [
+    "Gape",
+    "KMedoids",
+    "LocalSearchResult",
+    "Ranking",
+    "Subsampling",
+    "flow_cost",
+    "improving_swap",
+    "k_medoids",
+    "local_search",
+    "ranking",
+    "reference_flow_cost",
+    "reference_local_search",
+    "subsampling",
+]

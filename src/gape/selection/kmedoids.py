@@ -28,6 +28,8 @@ def k_medoids(points: Points, votes: NoisyVotes | Floats, size: int) -> KMedoids
     points, Park & Jun's own start, it cannot reach a small cluster. Candidates without positive votes carry no
     weight but may serve as medoids of last resort.
     """
+    if len(points) != len(votes):
+        raise InputError(f"k-medoids needs one vote count per point, got {len(votes)} for {len(points)} points")
     if not 1 <= size <= len(votes):
         raise InputError(
             f"k-medoids can select between 1 and {len(votes)} of {len(votes)} candidates, got size {size}; "

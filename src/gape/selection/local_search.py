@@ -33,7 +33,7 @@ class LocalSearchResult(Selection):
 
     cost: float  # the objective of the selected; infinite where the negative weight exceeds the positive
     swaps: int
-    certified: bool  # no single swap lowers the objective by more than 1e-9 of it
+    certified: bool  # no single swap lowers the objective by more than 1e-9 of it (distances rounded to 40 bits)
     candidates: int  # how many candidates were above the threshold; none: the one returned is arbitrary
 
 

@@ -1,0 +1,219 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import strategies
+from gape.errors import InputError
+from gape.selection.local_search import Gape, LocalSearchResult, local_search
+from gape.selection.objective import flow_cost
+from gape.selection.reference import improving_swap, reference_flow_cost, reference_local_search
+
+INF = float("inf")
+
+
+def certify(instance: strategies.Instance, size: int, threshold: float) -> LocalSearchResult:
+    """Run the search and check all it promises, by linear programs."""
+    points, weights, separation = instance.points, instance.weights, instance.separation
+    result = local_search(points, weights, size, separation=separation, threshold=threshold)
+    above = np.flatnonzero(weights > threshold)
+    assert result.certified
+    assert result.candidates == len(above)
+    assert result.indices.dtype == np.int64
+    expected = reference_flow_cost(points, weights, result.indices, separation)
+    assert result.cost == pytest.approx(expected, rel=1e-9, abs=instance.rounding), instance
+    if not len(above) or instance.total < 0:
+        np.testing.assert_array_equal(result.indices, [np.argmax(weights)])
+        return result
+    assert len(set(result.indices.tolist())) == len(result.indices) == min(size, len(above))
+    assert np.all(weights[result.indices] > threshold)
+    start = above[np.argsort(-weights[above], kind="stable")][:size]
+    assert result.cost <= flow_cost(points, weights, start, separation) * (1 + 1e-12)
+    swap = improving_swap(points, weights, result.indices, separation=separation, threshold=threshold)
+    assert swap is None, (swap, result, size, threshold, instance)
+    return result
+
+
+def certify_many(seed: int, count: int, fewest: int, most: int) -> tuple[int, int]:
+    """Certify `count` random instances; return how many left something to search, and the swaps made."""
+    rng = np.random.default_rng(seed)
+    searched = swaps = 0
+    for _ in range(count):
+        instance = strategies.random_instance(rng, int(rng.integers(fewest, most + 1)), weightings=strategies.SIGNED)
+        size = int(rng.integers(1, max(2, len(instance.weights) // 3)))
+        threshold = float(rng.choice([0.0, 0.0, 1.0, -2.5]))
+        result = certify(instance, size, threshold)
+        searched += result.cost < INF and result.candidates > size
+        swaps += result.swaps
+    return searched, swaps
+
+
+class TestNoSwapImproves:
+    @pytest.mark.parametrize("seed", range(10))
+    def test_small_instances(self, seed: int) -> None:
+        searched, swaps = certify_many(seed, 60, fewest=6, most=20)
+        assert searched > 35
+        assert swaps > 6
+
+    @pytest.mark.parametrize("seed", range(12))
+    def test_large_instances(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        layout = strategies.LAYOUTS[seed % 4]
+        weighting = ("integer", "noisy", "fractional")[seed % 3]
+        separation = ("inf", "truncating")[seed // 6]
+        instance = strategies.random_instance(
+            rng, 40 + 2 * (seed % 11), layouts=(layout,), weightings=(weighting,), separations=(separation,)
+        )
+        result = certify(instance, 4 + seed % 4, threshold=0.0)
+        assert result.candidates > 15
+        assert 0 < result.cost < INF
+
+    @given(strategies.instances(most=10), st.integers(1, 4), st.sampled_from([-100.0, -1.0, 0.0, 2.0]))
+    @settings(max_examples=100, deadline=None)
+    def test_instances_that_shrink(self, instance: strategies.Instance, size: int, threshold: float) -> None:
+        certify(instance, size, threshold)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("seed", range(100, 200))
+    def test_many_more_small_instances(self, seed: int) -> None:
+        certify_many(seed, 60, fewest=6, most=20)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("seed", range(200, 230))
+    def test_many_more_large_instances(self, seed: int) -> None:
+        certify_many(seed, 4, fewest=40, most=60)
+
+
+class TestAgainstTheReference:
+    """Where there is nothing to search, the answer is one and the same; elsewhere both are local optima."""
+
+    def check_same(self, weights: list[float], size: int, threshold: float) -> LocalSearchResult:
+        points = np.random.default_rng(0).standard_normal((len(weights), 2)).astype(np.float32)
+        w = np.array(weights)
+        fast, slow = (
+            search(points, w, size, separation=2.0, threshold=threshold)
+            for search in (local_search, reference_local_search)
+        )
+        np.testing.assert_array_equal(fast.indices, slow.indices)
+        assert fast.cost == pytest.approx(slow.cost, rel=1e-9)
+        assert (fast.swaps, fast.certified, fast.candidates) == (slow.swaps, slow.certified, slow.candidates)
+        return fast
+
+    def test_nothing_above_the_threshold(self) -> None:
+        result = self.check_same([1, 3, 2, 3, -1], size=2, threshold=3.0)
+        assert result.indices.tolist() == [1]
+        assert result.candidates == 0
+        assert 0 < result.cost < INF
+
+    def test_negative_total(self) -> None:
+        result = self.check_same([1, -3, 2, -3, 1], size=2, threshold=0.0)
+        assert result.indices.tolist() == [2]
+        assert result.candidates == 3
+        assert result.cost == INF
+
+    def test_no_vote_at_all(self) -> None:
+        assert self.check_same([0, 0, 0], size=2, threshold=0.0).indices.tolist() == [0]
+        assert self.check_same([-1, -5, -1], size=2, threshold=0.0).indices.tolist() == [0]
+
+    def test_no_vote_but_a_negative_threshold(self) -> None:
+        result = self.check_same([0, 0, 0], size=2, threshold=-1.0)
+        assert result.indices.tolist() == [0, 1]
+        assert result.cost == 0
+
+    def test_fewer_candidates_than_asked_for(self) -> None:
+        result = self.check_same([4, -1, 9, 0, 9], size=4, threshold=0.0)
+        assert result.indices.tolist() == [2, 4, 0]
+
+    def test_as_many_candidates_as_asked_for(self) -> None:
+        assert self.check_same([4, -1, 9, 0, 9], size=3, threshold=0.0).indices.tolist() == [2, 4, 0]
+
+    def test_one_candidate(self) -> None:
+        assert self.check_same([5], size=1, threshold=0.0).indices.tolist() == [0]
+
+    def test_all_points_the_same(self) -> None:
+        points = np.full((6, 2), 3.0, dtype=np.float32)
+        weights = np.array([1, 5, -2, 5, 3, 0])
+        for search in (local_search, reference_local_search):
+            result = search(points, weights, 2, separation=1.0, threshold=0.0)
+            assert result.indices.tolist() == [1, 3]
+            assert (result.cost, result.swaps) == (0, 0)
+
+    def test_size_one_with_positive_weights_is_the_best_of_all(self) -> None:
+        # With one selected point every other candidate is a swap away: a local optimum is a global one.
+        rng = np.random.default_rng(0)
+        for _ in range(30):
+            instance = strategies.random_instance(rng, 12, weightings=strategies.SIGNED)
+            if instance.total < 0 or not np.any(instance.weights > 0):
+                continue
+            result = local_search(instance.points, instance.weights, 1, separation=instance.separation, threshold=0.0)
+            costs = [
+                reference_flow_cost(instance.points, instance.weights, np.array([z]), instance.separation)
+                for z in np.flatnonzero(instance.weights > 0)
+            ]
+            assert result.cost == pytest.approx(min(costs), rel=1e-9, abs=instance.rounding)
+
+    def test_well_separated_clusters_have_one_local_optimum(self) -> None:
+        rng = np.random.default_rng(3)
+        centres = 50 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
+        points = (np.repeat(centres, 6, axis=0) + rng.standard_normal((24, 2))).astype(np.float32)
+        weights = rng.integers(1, 9, 24)
+        fast, slow = (
+            search(points, weights, 4, separation=INF, threshold=0.0)
+            for search in (local_search, reference_local_search)
+        )
+        assert sorted(fast.indices // 6) == [0, 1, 2, 3]
+        assert set(fast.indices.tolist()) == set(slow.indices.tolist())
+        assert fast.cost == pytest.approx(slow.cost, rel=1e-9)
+
+
+class TestResult:
+    def test_is_the_same_every_time(self) -> None:
+        rng = np.random.default_rng(5)
+        for _ in range(20):
+            instance = strategies.random_instance(rng, 40, weightings=strategies.SIGNED)
+            once, again = (
+                local_search(
+                    instance.points.copy(),
+                    instance.weights.copy(),
+                    6,
+                    separation=instance.separation,
+                    threshold=0.0,
+                )
+                for _ in range(2)
+            )
+            np.testing.assert_array_equal(once.indices, again.indices)
+            assert (once.cost, once.swaps) == (again.cost, again.swaps)
+
+    def test_the_selector_is_the_function(self) -> None:
+        instance = strategies.random_instance(np.random.default_rng(0), 30, layouts=("cloud",), weightings=("integer",))
+        votes = instance.weights.astype(np.int64)
+        chosen = Gape(separation=2.0, threshold=1.0)(votes, instance.points, 4, np.random.default_rng(0))
+        expected = local_search(instance.points, votes, 4, separation=2.0, threshold=1.0)
+        np.testing.assert_array_equal(chosen.indices, expected.indices)
+        assert chosen.cost == expected.cost
+
+    def test_negative_votes_move_the_choice(self) -> None:
+        # Noise cancels the votes on the right; the one survivor belongs where real votes remain.
+        points = np.array([[0.0], [0.1], [9.0], [9.1]], dtype=np.float32)
+        args = {"separation": INF, "threshold": 0.0}
+        assert local_search(points, np.array([4, 0, 5, 0]), 1, **args).indices.tolist() == [2]
+        assert local_search(points, np.array([4, 0, 5, -4]), 1, **args).indices.tolist() == [0]
+
+
+class TestErrors:
+    points = np.zeros((3, 2), dtype=np.float32)
+
+    @pytest.mark.parametrize("size", [0, -1])
+    def test_size(self, size: int) -> None:
+        with pytest.raises(InputError, match=f"size must be at least 1, got {size}"):
+            local_search(self.points, np.array([1, 2, 3]), size, separation=1.0, threshold=0.0)
+
+    def test_threshold(self) -> None:
+        with pytest.raises(InputError, match="threshold must be a number, got nan"):
+            local_search(self.points, np.array([1, 2, 3]), 1, separation=1.0, threshold=float("nan"))
+
+    def test_separation_and_shapes(self) -> None:
+        with pytest.raises(InputError, match="separation"):
+            local_search(self.points, np.array([1, 2, 3]), 1, separation=0.0, threshold=0.0)
+        with pytest.raises(InputError, match="one weight per point"):
+            local_search(self.points, np.array([1, 2]), 1, separation=1.0, threshold=0.0)
