@@ -57,7 +57,7 @@ class GaussianGenerator:
     def diagonal(cls, start: StartFromSet | StartFromBox, variances: tuple[float, ...]) -> GaussianGenerator:
         """Independent coordinates with variances in these proportions; zero for a coordinate it cannot move."""
         if not variances or not min(variances) >= 0:
-            raise InputError(f"variances must not be negative, and at least one is needed, got {variances}")
+            raise InputError(f"variances must not be negative, got {variances}")
         return cls(start, np.diag(np.sqrt(np.asarray(variances, dtype=np.float64))))
 
     @classmethod
