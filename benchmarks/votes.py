@@ -82,9 +82,7 @@ def differences(private: Points, candidates: Points) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--private", type=int, default=20_000)
     parser.add_argument("--candidates", type=int, default=16_000)
     parser.add_argument("--width", type=int, default=768)

@@ -34,7 +34,7 @@ def run_until(folder: Path, kill_at: int, budget: Budget) -> int:
             os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(_on_write(folder, step))
-    sqlite3.connect = _traced(sqlite3.connect, step)
+    sqlite3.connect = _traced(sqlite3.connect, step)  # type: ignore[assignment]
     ledger = Ledger(folder / "ledger", budget)
     parts.small_run(folder / "run", ledger)
     ledger.close()

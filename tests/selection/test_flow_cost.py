@@ -211,7 +211,7 @@ class Problem:
         np.testing.assert_array_equal(net.root_costs, root_costs)
         np.testing.assert_array_equal(flow.root_flow(net), kept)
         detours = (self.costs + v).min(axis=1, initial=INF)
-        np.testing.assert_array_equal(flow.detours(net), detours)
+        np.testing.assert_array_equal(flow.detours(net, np.arange(net.costs.shape[0])), detours)
         assert np.all(u <= np.minimum(root_costs, detours))  # no arc is violated
         primal = np.sum(shipped * self.costs) + kept @ root_costs
         assert flow.total_cost(net) == primal == self.supply @ u - self.demand @ v
@@ -313,7 +313,7 @@ class TestNetwork:
             p = len(problem.supply)
             root_costs = problem.draw((p,))
             net = problem.solved(root_costs)
-            detours = flow.detours(net)
+            detours = flow.detours(net, np.arange(net.costs.shape[0]))
             rebate = problem.supply @ np.minimum(root_costs, detours) - flow.total_cost(net)
             for _ in range(5):
                 other = problem.draw((p,))

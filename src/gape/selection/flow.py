@@ -312,17 +312,17 @@ def root_flow(net: Network) -> Floats:
 
 
 @compiled
-def detours(net: Network) -> Floats:
-    """Return min_y c(x, y) + v_y for every source, (p,): what its weight costs at most, wherever S goes.
+def detours(net: Network, sources: Indices) -> Floats:
+    """Return min_y c(x, y) + v_y for each of `sources`: what its weight costs at most, wherever S goes.
 
     With the sinks' potentials v held, sum_x w_x min(d_S'(x), detour_x) - sum_y |w_y| v_y is dual feasible for
     every S', and so a lower bound on the objective of every S'.
     """
     p, q = net.costs.shape
-    result = np.empty(p)
-    for x in range(p):
+    result = np.empty(sources.shape[0])
+    for i in range(sources.shape[0]):
         best = np.inf
         for k in range(q):
-            best = min(best, net.costs[x, k] + net.potential[p + k])
-        result[x] = best
+            best = min(best, net.costs[sources[i], k] + net.potential[p + k])
+        result[i] = best
     return result

@@ -91,6 +91,7 @@ class _Search:
 
     def __init__(self, signed: SignedPoints, candidates: Indices, start: Indices) -> None:
         self.supply = signed.supply
+        self.everyone = np.arange(len(signed.supply))
         self.to_candidates = signed.costs(candidates, signed.sources)  # (candidates, p)
         self.chosen = start.copy()  # rows of to_candidates
         self.absent = 4.0 * signed.scale  # stands for the distance to a second selected point where there is one
@@ -123,7 +124,7 @@ class _Search:
         self.cost = float(flow.total_cost(self.net))
         self.least_gain = _LEAST_GAIN * self.cost
         self.held = flow.root_flow(self.net)
-        self.detours = flow.detours(self.net)
+        self.detours = flow.detours(self.net, self.everyone)
         self.unlimited = np.full_like(self.detours, np.inf)
         size = len(self.chosen)
         ranks = (self.near, self.first, self.second)
@@ -159,9 +160,12 @@ class _Search:
         slot = int(np.argmin(upper))
         if upper[slot] < target:
             return self._accept(candidate, slot)
-        detours = flow.detours(self.added)
-        loss = self.supply * (np.minimum(second, detours) - np.minimum(first, detours))
-        lower = with_it + _removals(near, first, second, self.supply, detours, len(self.chosen))
+        losing = np.flatnonzero(np.isin(near, slots))
+        limits = flow.detours(self.added, losing)
+        loss = np.zeros_like(first)  # bound from below on what each source loses with its nearest selected point
+        loss[losing] = np.minimum(second[losing], limits) - np.minimum(first[losing], limits)
+        loss *= self.supply
+        lower = with_it + np.bincount(near[losing], weights=loss[losing], minlength=len(self.chosen))
         for slot in slots[np.argsort(lower[slots], kind="stable")]:
             if lower[slot] >= target:
                 return False
@@ -169,10 +173,10 @@ class _Search:
                 self.removals.renew(slot, self)
                 if self.removals.exclude(row, slot, self):
                     continue
-            losing = np.flatnonzero(near == slot)
-            losing = losing[np.argsort(-loss[losing], kind="stable")]
             flow.copy_tree(self.added, self.trial)
-            if not flow.reaches(self.trial, losing, second, target):
+            losers = np.flatnonzero(near == slot)
+            losers = losers[np.argsort(-loss[losers], kind="stable")]
+            if not flow.reaches(self.trial, losers, second, target):
                 return self._accept(candidate, int(slot))
         return False
 
@@ -195,28 +199,29 @@ class _Search:
 
 
 class _Removals:
-    """What the optimal flow without each selected point says about every swap of that point."""
+    """What the optimal potentials without each selected point say about every swap of that point."""
 
     def __init__(self, size: int, sources: int) -> None:
         self.version = np.full(size, -1)  # the version of the selected set at which a row was computed
-        self.detours = np.zeros((size, sources))
+        self.potentials = np.zeros((size, sources))
         self.rebate = np.full(size, np.inf)  # sum_y |w_y| v_y: the part of the bound that no swap changes
 
     def renew(self, slot: int, search: _Search) -> None:
         """Re-optimise the flow without `slot`."""
-        without = np.where(search.near == slot, search.second, search.first)
         flow.copy_tree(search.net, search.trial)
-        flow.set_root_costs(search.trial, without)
+        flow.set_root_costs(search.trial, np.where(search.near == slot, search.second, search.first))
         flow.optimise(search.trial)
         self.version[slot] = search.version
-        self.detours[slot] = flow.detours(search.trial)
-        limited = search.supply @ np.minimum(without, self.detours[slot])
-        self.rebate[slot] = limited - flow.total_cost(search.trial)
+        self.potentials[slot] = search.trial.potential[: len(search.supply)]
+        self.rebate[slot] = search.supply @ self.potentials[slot] - flow.total_cost(search.trial)
 
     def exclude(self, row: Floats, slot: int, search: _Search) -> bool:
-        """Say whether these potentials rule out a swap of `slot`; those of an earlier selected set are valid too."""
+        """Say whether these potentials rule out a swap of `slot`; those of an earlier selected set are valid too.
+
+        Lowering the potential of a source to a new, smaller distance keeps them dual feasible.
+        """
         ranks = (search.near, search.first, search.second)
-        bound = _swapped(row, *ranks, slot, search.supply, self.detours[slot]) - float(self.rebate[slot])
+        bound = _swapped(row, *ranks, slot, search.supply, self.potentials[slot]) - float(self.rebate[slot])
         return bound >= search.cost - search.least_gain
 
 

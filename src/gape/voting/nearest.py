@@ -5,6 +5,7 @@ won.  The few rows left open are decided in float64, on the candidates still in 
 that of `reference_nearest`, whatever the blocks, threads and BLAS, at the price of one float32 product.
 """
 
+import functools
 import itertools
 import math
 import os
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from gape._compiled import compiled
 from gape.errors import InputError
@@ -29,6 +30,7 @@ _SCRATCH = 64 * 2**20  # bytes over all threads
 _SIDE = 960  # rows and columns of a tile: larger gains nothing, and a power of two collides in the caches
 _UNIT = 2.0**-24  # unit roundoff of float32
 _TINY = 2.0**-126  # what an underflow, or a unit that flushes them to zero, can lose in one operation
+_SMALL = 2**22  # multiplications; fewer are done before threads could start
 _CHUNK = 64  # candidates looked at together; one vectorised test rejects nearly all chunks
 
 # The limit on BLAS threads belongs to the process: two calls at once would restore each other's.
@@ -171,13 +173,17 @@ def _nearest(X: Points, Y: Points, *, threads: int, side: int) -> Indices:
     def lead(block: slice) -> None:
         leader[block], floor[block], is_open[block] = _lead_block(X[block], field, side)
 
-    with _blas_limit, threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
+    def settle(block: slice) -> None:
+        leader[rows[block]] = _settle_block(X, rows[block], floor[rows[block]], field, side)
+
+    if X.size * len(Y) < _SMALL:
+        lead(slice(0, len(X)))
+        rows = np.flatnonzero(is_open)
+        settle(slice(0, len(rows)))
+        return field.distinct[leader]
+    with _blas_limit, _threadpools().limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         list(pool.map(lead, _blocks(len(X), threads, side)))
         rows = np.flatnonzero(is_open)
-
-        def settle(block: slice) -> None:
-            leader[rows[block]] = _settle_block(X, rows[block], floor[rows[block]], field, side)
-
         list(pool.map(settle, _blocks(len(rows), threads, side)))
     return field.distinct[leader]
 
@@ -305,6 +311,12 @@ def _settle(
             if square < least[i]:
                 least[i] = square
                 winner[i] = start + j
+
+
+@functools.cache
+def _threadpools() -> ThreadpoolController:
+    """Find the BLAS of this process, which takes a millisecond, once."""
+    return ThreadpoolController()
 
 
 def _cores() -> int:
