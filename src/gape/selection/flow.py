@@ -26,6 +26,7 @@ from gape.types import Floats, Indices
 # Costs are rounded to this share of the largest (1e-12): sums of thousands of them stay exact in float64.
 _COST_BITS = 40
 _WEIGHT_BITS = 51
+_CHUNK = 128  # arcs looked at together; one vectorised test rejects nearly all chunks
 
 
 class Network(NamedTuple):
@@ -229,27 +230,40 @@ def optimise(net: Network) -> int:
     pivots = 0
     while net.ends[1]:
         node = _dequeue(net)
+        here = net.potential[node]
         if node < p:
-            best, target = net.root_costs[node], p + q
-            for k in range(q):
-                through = net.costs[node, k] + net.potential[p + k]
-                if through < best:
-                    best, target = through, p + k
-            if best < net.potential[node]:
-                _pivot(net, node, target, best - net.potential[node])
-                _enqueue(net, node)
-                pivots += 1
+            best, target = min(here, net.root_costs[node]), p + q if net.root_costs[node] < here else -1
+            through, sink = _least(net.costs[node], net.potential[p : p + q], 1.0, best)
+            if sink >= 0:
+                best, target = through, p + sink
+            if target >= 0:
+                _pivot(net, node, target, best - here)
         else:
-            worst, source = net.potential[node], -1
-            for x in range(p):
-                value = net.potential[x] - net.costs_by_sink[node - p, x]
-                if value > worst:
-                    worst, source = value, x
-            if source >= 0:
-                _pivot(net, source, node, net.potential[node] - worst)
-                _enqueue(net, node)
-                pivots += 1
+            through, target = _least(net.costs_by_sink[node - p], net.potential[:p], -1.0, -here)
+            if target >= 0:
+                _pivot(net, target, node, here + through)
+        if target >= 0:
+            _enqueue(net, node)
+            pivots += 1
     return pivots
+
+
+@compiled
+def _least(costs: Floats, potentials: Floats, sign: float, bound: float) -> tuple[float, int]:
+    """Find the least costs[k] + sign * potentials[k] below `bound`; -1 where none is."""
+    found = -1
+    for low in range(0, costs.shape[0], _CHUNK):
+        # A loop from zero over slices vectorises, and a search for any hit does where a minimum does not.
+        c, v = costs[low : low + _CHUNK], potentials[low : low + _CHUNK]
+        hit = np.int32(0)
+        for k in range(c.shape[0]):
+            hit |= np.int32(c[k] + sign * v[k] < bound)
+        if hit:
+            for k in range(c.shape[0]):
+                value = c[k] + sign * v[k]
+                if value < bound:
+                    bound, found = value, low + k
+    return bound, found
 
 
 @compiled
@@ -321,8 +335,5 @@ def detours(net: Network, sources: Indices) -> Floats:
     p, q = net.costs.shape
     result = np.empty(sources.shape[0])
     for i in range(sources.shape[0]):
-        best = np.inf
-        for k in range(q):
-            best = min(best, net.costs[sources[i], k] + net.potential[p + k])
-        result[i] = best
+        result[i], _ = _least(net.costs[sources[i]], net.potential[p : p + q], 1.0, np.inf)
     return result
