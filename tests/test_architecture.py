@@ -12,7 +12,7 @@ LAYERS = [
     {"types", "errors", "_compiled"},
     {"protocols", "geometry", "fingerprint"},
     {"privacy", "voting", "selection", "plan", "state"},
-    {"evolve", "generators", "embedders"},
+    {"evolve", "presets", "generators", "embedders"},
     {"files", "run_folder", "run", "demo", "plots"},
     {"cli", "__init__"},
 ]

@@ -16,6 +16,11 @@ from gape.privacy.release import release_votes
 from gape.privacy.statement import PrivacyStatement
 from gape.protocols import Electorate, Embedder, Generator, Selection, Selector
 from gape.run import run
+from gape.selection.bounded_lipschitz import (
+    BoundedLipschitz,
+    bounded_lipschitz_distance,
+    bounded_lipschitz_projection,
+)
 from gape.selection.kmedoids import KMedoids
 from gape.selection.local_search import Gape, local_search
 from gape.selection.objective import flow_cost
@@ -29,6 +34,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Account",
+    "BoundedLipschitz",
     "Budget",
     "BudgetError",
     "Electorate",
@@ -58,6 +64,8 @@ __all__ = [
     "StartFromSet",
     "State",
     "Subsampling",
+    "bounded_lipschitz_distance",
+    "bounded_lipschitz_projection",
     "delta_spent",
     "evolve",
     "flow_cost",

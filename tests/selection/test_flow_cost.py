@@ -10,6 +10,7 @@ from gape.errors import InputError
 from gape.selection import flow
 from gape.selection.objective import flow_cost
 from gape.selection.reference import reference_flow_cost
+from gape.selection.tree import Network
 from gape.types import Floats, Indices
 
 INF = float("inf")
@@ -180,7 +181,7 @@ class Problem:
     def draw(self, shape: tuple[int, ...]) -> Floats:
         return self.rng.integers(0, self.ties, shape) / 8
 
-    def solved(self, root_costs: Floats) -> flow.Network:
+    def solved(self, root_costs: Floats) -> Network:
         net = flow.network(self.costs, self.supply, self.demand, root_costs)
         flow.optimise(net)
         return net
@@ -188,7 +189,7 @@ class Problem:
     def optimum(self, root_costs: Floats) -> float:
         return flow.total_cost(self.solved(root_costs))
 
-    def certify(self, net: flow.Network, root_costs: Floats) -> None:
+    def certify(self, net: Network, root_costs: Floats) -> None:
         """Check that the tree is strongly feasible and its flow optimal; all of it exactly."""
         p, q = self.costs.shape
         root = p + q

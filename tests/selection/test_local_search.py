@@ -8,6 +8,7 @@ from gape.errors import InputError
 from gape.selection.local_search import Gape, LocalSearchResult, local_search
 from gape.selection.objective import flow_cost
 from gape.selection.reference import improving_swap, reference_flow_cost, reference_local_search
+from gape.selection.search import Progress, Search
 
 INF = float("inf")
 
@@ -195,9 +196,47 @@ class TestResult:
     def test_negative_votes_move_the_choice(self) -> None:
         # Noise cancels the votes on the right; the one survivor belongs where real votes remain.
         points = np.array([[0.0], [0.1], [9.0], [9.1]], dtype=np.float32)
-        args = {"separation": INF, "threshold": 0.0}
-        assert local_search(points, np.array([4, 0, 5, 0]), 1, **args).indices.tolist() == [2]
-        assert local_search(points, np.array([4, 0, 5, -4]), 1, **args).indices.tolist() == [0]
+        for votes, best in (([4, 0, 5, 0], 2), ([4, 0, 5, -4], 0)):
+            chosen = local_search(points, np.array(votes), 1, separation=INF, threshold=0.0)
+            assert chosen.indices.tolist() == [best]
+
+    def test_without_certificate_it_stops_where_no_swap_pays_with_the_flow_held(self) -> None:
+        rng = np.random.default_rng(4)
+        points = rng.normal(size=(120, 3)).astype(np.float32)
+        votes = rng.integers(-8, 14, 120)
+        quick = local_search(points, votes, 12, separation=INF, threshold=0.0, certify=False)
+        whole = local_search(points, votes, 12, separation=INF, threshold=0.0)
+        start = flow_cost(points, votes, np.argsort(-votes, kind="stable")[:12], INF)
+        assert not quick.certified
+        assert whole.certified
+        assert whole.cost < quick.cost < start
+
+    def test_interrupted_it_returns_the_best_so_far_and_says_so(self) -> None:
+        rng = np.random.default_rng(5)
+        points = rng.normal(size=(200, 3)).astype(np.float32)
+        votes = rng.integers(-8, 14, 200)
+        seen: list[float] = []
+
+        def stop_after_three_swaps(progress: Progress) -> None:
+            seen.append(progress.cost)
+            if progress.swaps == 3:
+                raise KeyboardInterrupt
+
+        result = local_search(points, votes, 20, separation=INF, threshold=0.0, progress=stop_after_three_swaps)
+        assert result.interrupted
+        assert not result.certified
+        assert result.swaps == 3
+        assert result.cost == min(seen)
+        assert result.cost == pytest.approx(flow_cost(points, votes, result.indices, INF), rel=1e-9)
+
+    def test_an_interrupted_selection_stops_the_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def interrupt(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Search, "run", interrupt)
+        points = np.arange(6, dtype=np.float32)[:, None]
+        with pytest.raises(KeyboardInterrupt):
+            Gape(separation=INF, threshold=0.0)(np.arange(1, 7), points, 2, np.random.default_rng(0))
 
 
 class TestErrors:

@@ -1,5 +1,11 @@
 """The selection rules, one file each."""
 
+from gape.selection.bounded_lipschitz import (
+    BoundedLipschitz,
+    BoundedLipschitzProjection,
+    bounded_lipschitz_distance,
+    bounded_lipschitz_projection,
+)
 from gape.selection.kmedoids import KMedoids, k_medoids
 from gape.selection.local_search import Gape, LocalSearchResult, local_search
 from gape.selection.objective import flow_cost
@@ -8,11 +14,15 @@ from gape.selection.reference import improving_swap, reference_flow_cost, refere
 from gape.selection.subsampling import Subsampling, subsampling
 
 __all__ = [
+    "BoundedLipschitz",
+    "BoundedLipschitzProjection",
     "Gape",
     "KMedoids",
     "LocalSearchResult",
     "Ranking",
     "Subsampling",
+    "bounded_lipschitz_distance",
+    "bounded_lipschitz_projection",
     "flow_cost",
     "improving_swap",
     "k_medoids",

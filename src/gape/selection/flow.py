@@ -8,45 +8,23 @@ For a selected set S let d_S(x) be the truncated distance from x to its nearest 
 
 where the root stands for "nearest selected point". Only the cost of the arcs into the root depends on S, so a
 swap changes a few arc costs of one network, and a primal network simplex re-optimises from the spanning tree
-it has. The trees are strongly feasible (Cunningham 1976: every arc without flow points to the root), so
-degenerate pivots cannot cycle; costs are multiples of a power of two, so potentials are exact in float64.
-
-Nodes: sources (D+) 0..p-1, sinks (D-) p..p+q-1, and the root p+q. A tree arc belongs to its lower node, and
-runs upward if that node is a source, downward if it is a sink.
+it has (`tree.py`). Costs are multiples of a power of two, so potentials are exact in float64.
 """
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from gape._compiled import compiled
+from gape.selection.tree import Network, dequeue, enqueue, link, pivot, shift_subtree
 from gape.types import Floats, Indices
 
 # Costs are rounded to this share of the largest (1e-12): sums of thousands of them stay exact in float64.
 _COST_BITS = 40
 _WEIGHT_BITS = 51
+_NEAR = 48  # arcs of a node that are priced at once; the rest are priced together, when these have run out
+_TREE = (
+    "root_costs", "parent", "first_child", "next_sibling", "previous_sibling", "depth", "flow", "potential", "proved",
+)  # fmt: skip
 _CHUNK = 128  # arcs looked at together; one vectorised test rejects nearly all chunks
-
-
-class Network(NamedTuple):
-    """A transportation problem and a spanning tree of it; plain arrays, as the compiled kernels want them."""
-
-    costs: Floats  # (p, q): c(x, y) from sources to sinks
-    costs_by_sink: Floats  # (q, p): the same, laid out for column scans
-    root_costs: Floats  # (p,): d_S(x)
-    parent: Indices  # (p+q+1,)
-    first_child: Indices
-    next_sibling: Indices
-    previous_sibling: Indices
-    depth: Indices
-    flow: Floats  # on the arc between a node and its parent
-    potential: Floats  # cost of sending one unit from a node to the root along the tree
-    queue: Indices  # ring buffer of the nodes whose arcs are still to be priced
-    queued: NDArray[np.bool_]
-    ends: Indices  # (2,): head and length of the ring buffer
-    scratch: Indices  # stack for walking subtrees
-    artificial: float  # cost of the start's arcs from the root into the sinks, above every real path
 
 
 def on_grid(costs: Floats, largest: float) -> Floats:
@@ -74,9 +52,16 @@ def network(costs: Floats, supply: Floats, demand: Floats, root_costs: Floats) -
     largest = max(float(costs.max(initial=0.0)), float(root_costs.max(initial=0.0)))
     # A unit through an artificial arc can always be sent directly instead, for at most `largest`.
     artificial = 2.0 ** np.ceil(np.log2(largest) + 1) if largest > 0 else 1.0
+    by_sink = np.ascontiguousarray(costs.T)
+    near_sinks, near_sink_costs = _nearest(costs)
+    near_sources, near_source_costs = _nearest(by_sink)
     net = Network(
         costs=np.ascontiguousarray(costs),
-        costs_by_sink=np.ascontiguousarray(costs.T),
+        costs_by_sink=by_sink,
+        near_sinks=near_sinks,
+        near_sink_costs=near_sink_costs,
+        near_sources=near_sources,
+        near_source_costs=near_source_costs,
         root_costs=root_costs.copy(),
         parent=np.full(nodes, p + q, dtype=np.int64),
         first_child=np.full(nodes, -1, dtype=np.int64),
@@ -85,6 +70,7 @@ def network(costs: Floats, supply: Floats, demand: Floats, root_costs: Floats) -
         depth=np.ones(nodes, dtype=np.int64),
         flow=np.concatenate([supply, demand, [0.0]]),
         potential=np.concatenate([root_costs, np.full(q, -artificial), [0.0]]),
+        proved=np.zeros(nodes),  # no arc is violated where all potentials are equal, as no cost is negative
         queue=np.zeros(nodes, dtype=np.int64),
         queued=np.zeros(nodes, dtype=np.bool_),
         ends=np.zeros(2, dtype=np.int64),
@@ -94,156 +80,105 @@ def network(costs: Floats, supply: Floats, demand: Floats, root_costs: Floats) -
     net.parent[-1] = -1
     net.depth[-1] = 0
     for node in range(p + q):
-        _link(net, node, p + q)
+        link(net, node, p + q)
     for source in range(p):
-        _enqueue(net, source)
+        enqueue(net, source)
     return net
 
 
 def copy_tree(origin: Network, target: Network) -> None:
     """Overwrite the tree and the root costs of `target` by those of `origin`."""
-    for name in ("root_costs", "parent", "first_child", "next_sibling", "previous_sibling", "depth", "flow",
-                 "potential"):  # fmt: skip
+    for name in _TREE:
         np.copyto(getattr(target, name), getattr(origin, name))
 
 
 def twin(net: Network) -> Network:
     """Return a network that shares the costs but has a tree of its own, to try a change and drop it."""
-    shared = ("costs", "costs_by_sink", "artificial")
-    return Network(**{k: v if k in shared else v.copy() for k, v in net._asdict().items()})
+    own = (*_TREE, "queue", "queued", "ends", "scratch")
+    return net._replace(**{name: getattr(net, name).copy() for name in own})
 
 
-@compiled
-def _enqueue(net: Network, node: int) -> None:
-    if not net.queued[node]:
-        net.queued[node] = True
-        capacity = net.queue.shape[0]
-        net.queue[(net.ends[0] + net.ends[1]) % capacity] = node
-        net.ends[1] += 1
-
-
-@compiled
-def _dequeue(net: Network) -> int:
-    node = net.queue[net.ends[0]]
-    net.ends[0] = (net.ends[0] + 1) % net.queue.shape[0]
-    net.ends[1] -= 1
-    net.queued[node] = False
-    return int(node)
-
-
-@compiled
-def _link(net: Network, node: int, parent: int) -> None:
-    first = net.first_child[parent]
-    net.parent[node] = parent
-    net.next_sibling[node] = first
-    net.previous_sibling[node] = -1
-    if first >= 0:
-        net.previous_sibling[first] = node
-    net.first_child[parent] = node
-
-
-@compiled
-def _unlink(net: Network, node: int) -> None:
-    before, after = net.previous_sibling[node], net.next_sibling[node]
-    if before >= 0:
-        net.next_sibling[before] = after
-    else:
-        net.first_child[net.parent[node]] = after
-    if after >= 0:
-        net.previous_sibling[after] = before
-
-
-@compiled
-def _shift_subtree(net: Network, top: int, change: float) -> None:
-    """Add `change` to the potentials below `top`, renew depths, and queue the nodes whose arcs it can harm."""
-    p = net.costs.shape[0]
-    stack = net.scratch
-    stack[0] = top
-    height = 1
-    while height:
-        height -= 1
-        node = stack[height]
-        net.potential[node] += change
-        net.depth[node] = net.depth[net.parent[node]] + 1
-        # An arc x -> y is violated when u_x > c + v_y: rising sources and falling sinks must be priced again.
-        if (node < p) == (change > 0):
-            _enqueue(net, node)
-        child = net.first_child[node]
-        while child >= 0:
-            stack[height] = child
-            height += 1
-            child = net.next_sibling[child]
-
-
-@compiled
-def _pivot(net: Network, source: int, target: int, reduced_cost: float) -> None:
-    """Bring the arc source -> target (a sink or the root) into the tree."""
-    p = net.costs.shape[0]
-    # The cycle runs apex -> source -> target -> apex. Flow falls on the arcs of sources on the way to `source`
-    # and of sinks on the way to `target`. Of the blocking arcs the last one along the cycle leaves: this is
-    # Cunningham's rule, which keeps the tree strongly feasible.
-    a, b = source, target
-    least_a, least_b = np.inf, np.inf
-    out_a, out_b = -1, -1
-    while a != b:
-        if net.depth[a] >= net.depth[b]:
-            if a < p and net.flow[a] < least_a:
-                least_a, out_a = net.flow[a], a
-            a = net.parent[a]
-        else:
-            if b >= p and net.flow[b] <= least_b:
-                least_b, out_b = net.flow[b], b
-            b = net.parent[b]
-    apex = a
-    theta = min(least_a, least_b)
-    a, b = source, target
-    while a != apex:
-        net.flow[a] += -theta if a < p else theta
-        a = net.parent[a]
-    while b != apex:
-        net.flow[b] += theta if b < p else -theta
-        b = net.parent[b]
-    if least_b <= least_a:
-        node, parent, out, change = target, source, out_b, -reduced_cost
-    else:
-        node, parent, out, change = source, target, out_a, reduced_cost
-    top, carried = node, theta
-    while True:  # hang the cut-off part by `top`: arcs between there and `out` change their lower node
-        above, below = net.parent[node], net.flow[node]
-        _unlink(net, node)
-        _link(net, node, parent)
-        net.flow[node] = carried
-        if node == out:
-            break
-        parent, carried, node = node, below, above
-    _shift_subtree(net, top, change)
+def _nearest(costs: Floats) -> tuple[Indices, Floats]:
+    """Return the columns of the least costs in every row, and those costs."""
+    rows, columns = costs.shape
+    k = min(_NEAR, columns)
+    indices = np.empty((rows, k), dtype=np.int64)
+    for start in range(0, rows, 256):
+        block = costs[start : start + 256]
+        indices[start : start + 256] = np.argpartition(block, k - 1, axis=1)[:, :k] if 0 < k < columns else np.arange(k)
+    return indices, np.take_along_axis(costs, indices, axis=1)
 
 
 @compiled
 def optimise(net: Network) -> int:
-    """Pivot until no arc of a queued node is violated; return the number of pivots.
+    """Pivot until no arc is violated; return the number of pivots."""
+    pivots = 0
+    while True:
+        found = _pivot_on_near_arcs(net)
+        found += _pivot_on_all_arcs(net)
+        pivots += found
+        if found == 0:
+            break
+    net.proved[:] = net.potential
+    return pivots
 
-    Every arc has been proved against the current potentials then: an arc is priced again whenever a potential
-    moves in the direction that can harm it.
-    """
+
+@compiled
+def _pivot_on_near_arcs(net: Network) -> int:
+    """Pivot until no near arc of a queued node is violated, nor any arc to the root."""
     p, q = net.costs.shape
     pivots = 0
     while net.ends[1]:
-        node = _dequeue(net)
+        node = dequeue(net)
         here = net.potential[node]
+        best, target = here, -1
         if node < p:
-            best, target = min(here, net.root_costs[node]), p + q if net.root_costs[node] < here else -1
-            through, sink = _least(net.costs[node], net.potential[p : p + q], 1.0, best)
-            if sink >= 0:
-                best, target = through, p + sink
+            if net.root_costs[node] < best:
+                best, target = net.root_costs[node], p + q
+            for k in range(net.near_sinks.shape[1]):
+                sink = p + net.near_sinks[node, k]
+                through = net.near_sink_costs[node, k] + net.potential[sink]
+                if through < best:
+                    best, target = through, sink
             if target >= 0:
-                _pivot(net, node, target, best - here)
+                pivot(net, node, target, best - here)
         else:
+            for k in range(net.near_sources.shape[1]):
+                source = net.near_sources[node - p, k]
+                value = net.potential[source] - net.near_source_costs[node - p, k]
+                if value > best:
+                    best, target = value, source
+            if target >= 0:
+                pivot(net, target, node, here - best)
+        if target >= 0:
+            enqueue(net, node)
+            pivots += 1
+    return pivots
+
+
+@compiled
+def _pivot_on_all_arcs(net: Network) -> int:
+    """Price all arcs that may be violated, and pivot on the worst of each node; 0 proves that none is.
+
+    The arcs of a source that has not risen above its proved potential, with the sinks that have not fallen below
+    theirs, need no look.
+    """
+    p, q = net.costs.shape
+    pivots = 0
+    for node in range(p + q):
+        here = net.potential[node]
+        if node < p and here > net.proved[node]:
+            through, target = _least(net.costs[node], net.potential[p : p + q], 1.0, here)
+            if target >= 0:
+                pivot(net, node, p + target, through - here)
+        elif node >= p and here < net.proved[node]:
             through, target = _least(net.costs_by_sink[node - p], net.potential[:p], -1.0, -here)
             if target >= 0:
-                _pivot(net, target, node, here + through)
+                pivot(net, target, node, here + through)
+        else:
+            continue
         if target >= 0:
-            _enqueue(net, node)
+            enqueue(net, node)
             pivots += 1
     return pivots
 
@@ -275,9 +210,9 @@ def set_root_costs(net: Network, root_costs: Floats) -> None:
         if change != 0.0:
             net.root_costs[x] = root_costs[x]
             if net.parent[x] == p + q:
-                _shift_subtree(net, x, change)
+                shift_subtree(net, x, change)
             elif root_costs[x] < net.potential[x]:
-                _enqueue(net, x)
+                enqueue(net, x)
 
 
 @compiled
@@ -292,7 +227,7 @@ def reaches(net: Network, sources: Indices, root_costs: Floats, target: float) -
         change = root_costs[x] - net.root_costs[x]
         net.root_costs[x] = root_costs[x]
         if net.parent[x] == p + q:
-            _shift_subtree(net, x, change)
+            shift_subtree(net, x, change)
             optimise(net)
             if total_cost(net) >= target:
                 return True

@@ -4,10 +4,11 @@ Three bounds decide nearly every swap without a flow of its own.
 
 - With the *flow* into the negative weights held, F(S') <= F(S) + the change of a k-median with the weights that go to
   the selected points: a swap that pays there pays for certain.
-- With the *potentials* v of the negative weights held, F(S') >= sum_x w_x min(d_S'(x), detour_x) - sum_y |w_y| v_y, where
-  detour_x = min_y c(x, y) + v_y: a swap that does not pay there cannot pay. Potentials found for one selected set are
-  valid, if weaker, for every other.
-- The same with the potentials that are optimal *without* one selected point, for the swaps of that point: the strongest.
+- With the *potentials* v of the negative weights held, F(S') >= sum_x w_x min(d_S'(x), detour_x) - sum_y |w_y| v_y,
+  where detour_x = min_y c(x, y) + v_y: a swap that does not pay there cannot pay. Potentials found for one selected
+  set are valid, if weaker, for every other.
+- The same with the potentials that are optimal *without* one selected point, for the swaps of that point: the
+  strongest.
 
 The swaps in between are decided by re-optimising the flow, and a swap is made only if the objective itself falls.
 """
@@ -30,8 +31,8 @@ _LEAST_GAIN = 1e-10
 # The detours cost a pass over all distances, as much as trying a few candidates by the flow.
 _PATIENCE = 8
 
-# Potentials without a selected point serve all candidates, but only until the next swap: first see some fail.
-_STEADY = 0
+# How many of the most promising points are looked at for one candidate, before all of them are.
+_TRIES = 3
 
 
 class Effort(IntEnum):
@@ -39,7 +40,8 @@ class Effort(IntEnum):
 
     FLOW_HELD = 0  # take a swap that pays with the flow into the negative weights held
     CANDIDATE_ADDED = 1  # or with the flow re-optimised for the candidate beside all of the selected
-    PROOF = 2  # or at all
+    BEST_PAIRS = 2  # or with one of a few selected points, by the exact change of the objective
+    PROOF = 3  # or at all
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ class Search:
             self._renew_bounds()
         changes = swaps.swap_changes(self.ranks, row, self.supply, self.detours, self.lower_removals)
         slots = np.flatnonzero(self.lower_cost + changes < self.target)
-        slots = self.removed.not_excluded(row, slots)
+        slots = slots[self.removed.bounds(row, slots) < self.target]
         return bool(len(slots)) and self._improve_by_flow(candidate, slots, effort)
 
     def _improve_by_flow(self, candidate: int, slots: Indices, effort: Effort) -> bool:
@@ -139,21 +141,69 @@ class Search:
             return self._accept(candidate, slot)
         if effort == Effort.CANDIDATE_ADDED:
             return False
+        if effort == Effort.BEST_PAIRS:
+            return self._improve_with_best_pair(candidate, ranks, with_it, upper, slots)
         losing = np.flatnonzero(np.isin(ranks.near, slots))
         limits = np.full_like(row, np.inf)
         limits[losing] = flow.detours(self.added, losing)
         lower = with_it + swaps.removal_changes(ranks, self.supply, limits, size)
-        for slot in slots[np.argsort(lower[slots], kind="stable")]:
-            if lower[slot] >= self.target:
+        upper = np.minimum(upper, with_it + self.removed.changes)
+        return self._improve_with_any(candidate, ranks, upper, slots[lower[slots] < self.target])
+
+    def _improve_with_best_pair(
+        self, candidate: int, ranks: swaps.Ranks, with_it: float, upper: Floats, slots: Indices
+    ) -> bool:
+        """Remove a slot that is near the added candidate, or one of those that cost the least to remove.
+
+        The objective is supermodular in the selected set (arcs into one node of a network are substitutes), so
+        that adding and removing, each by itself, bound the swap from above.
+        """
+        for slot in slots[np.argsort(upper[slots], kind="stable")][:_TRIES].tolist():
+            if self._pays_without(slot, ranks):
+                return self._accept(candidate, slot)
+        predicted = np.full(len(self.chosen), np.inf)
+        predicted[slots] = with_it + self.removed.changes[slots]
+        for _ in range(_TRIES):
+            slot = int(np.argmin(predicted))
+            while predicted[slot] < self.target and self.removed.found_at[slot] != self.swaps:
+                self.removed.find(slot)
+                predicted[slot] = with_it + self.removed.changes[slot]
+                slot = int(np.argmin(predicted))
+            if predicted[slot] >= self.target:
                 return False
-            if self.failures >= _STEADY and not len(self.removed.not_excluded(row, np.array([slot]), renew=True)):
-                continue
-            losers = np.flatnonzero(ranks.near == slot)
-            loss = self.supply[losers] * (np.minimum(ranks.second, limits) - np.minimum(ranks.first, limits))[losers]
-            flow.copy_tree(self.added, self.trial)
-            if not flow.reaches(self.trial, losers[np.argsort(-loss, kind="stable")], ranks.second, self.target):
-                return self._accept(candidate, int(slot))
+            if self._pays_without(slot, ranks):
+                return self._accept(candidate, slot)
+            predicted[slot] = np.inf
         return False
+
+    def _improve_with_any(self, candidate: int, ranks: swaps.Ranks, upper: Floats, slots: Indices) -> bool:
+        """Remove one after the other of `slots` beside the added candidate; False proves that none pays.
+
+        The most promising slot is the one with the least middle between its bounds from above and from below.
+        """
+        row = self.to_candidates[candidate]
+        middle = (self.removed.bounds(row, slots) + np.minimum(upper[slots], self.cost)) / 2
+        while len(slots):
+            place = int(np.argmin(middle))
+            slot = int(slots[place])
+            if middle[place] == np.inf:
+                break
+            if self.removed.found_at[slot] != self.swaps:
+                self.removed.find(slot)
+                (bound,) = self.removed.bounds(row, slots[place : place + 1])
+                middle[place] = (bound + min(upper[slot], self.cost)) / 2 if bound < self.target else np.inf
+            elif self._pays_without(slot, ranks):
+                return self._accept(candidate, slot)
+            else:
+                middle[place] = np.inf
+        return False
+
+    def _pays_without(self, slot: int, ranks: swaps.Ranks) -> bool:
+        """Say whether the objective falls below the target when a slot goes from where a candidate was added."""
+        losers = np.flatnonzero(ranks.near == slot)
+        loss = self.supply[losers] * (ranks.second[losers] - ranks.first[losers])
+        flow.copy_tree(self.added, self.trial)
+        return not flow.reaches(self.trial, losers[np.argsort(-loss, kind="stable")], ranks.second, self.target)
 
     def _accept(self, candidate: int, slot: int) -> bool:
         """Make the swap and re-optimise the flow; undo it if the objective itself did not fall."""
@@ -186,25 +236,25 @@ class _Removed:
         self.summed_at = np.full(size, -1)
         self.potentials = np.zeros((size, p))
         self.rebates = np.full(size, np.inf)  # sum_y |w_y| v_y: the part of the bound that no swap changes
+        self.changes = np.full(size, -np.inf)  # of the objective, when the slot is removed; unknown: worth finding out
         self.sums = np.zeros(size)  # sum_x w_x min(d(x), potential_x) with the slot removed
 
-    def not_excluded(self, row: Floats, slots: Indices, *, renew: bool = False) -> Indices:
-        """Return the slots whose swap for the candidate at `row` these potentials do not rule out."""
+    def bounds(self, row: Floats, slots: Indices) -> Floats:
+        """Bound from below the objective with the candidate at `row` in the place of each slot; -inf if unknown."""
         search = self.search
-        if renew:
-            for slot in slots[self.found_at[slots] != search.swaps]:
-                self._find(slot)
-        known = slots[np.isfinite(self.rebates[slots])]
-        if not len(known):
-            return slots
-        outdated = known[self.summed_at[known] != search.swaps]
-        swaps.capped_sums(search.ranks, outdated, search.supply, self.potentials, self.sums)
-        self.summed_at[outdated] = search.swaps
-        sums = swaps.replaced_sums(search.ranks, row, known, search.supply, self.potentials, self.sums)
-        excluded = known[sums - self.rebates[known] >= search.target]
-        return np.setdiff1d(slots, excluded, assume_unique=True)
+        result = np.full(len(slots), -np.inf)
+        is_known = np.isfinite(self.rebates[slots])
+        known = slots[is_known]
+        if len(known):
+            outdated = known[self.summed_at[known] != search.swaps]
+            swaps.capped_sums(search.ranks, outdated, search.supply, self.potentials, self.sums)
+            self.summed_at[outdated] = search.swaps
+            sums = swaps.replaced_sums(search.ranks, row, known, search.supply, self.potentials, self.sums)
+            result[is_known] = sums - self.rebates[known]
+        return result
 
-    def _find(self, slot: int) -> None:
+    def find(self, slot: int) -> None:
+        """Re-optimise the flow without `slot`."""
         search = self.search
         flow.copy_tree(search.net, search.trial)
         flow.set_root_costs(search.trial, swaps.without(search.ranks, slot))
@@ -212,4 +262,6 @@ class _Removed:
         self.found_at[slot] = search.swaps
         self.summed_at[slot] = -1
         self.potentials[slot] = search.trial.potential[: len(search.supply)]
-        self.rebates[slot] = search.supply @ self.potentials[slot] - flow.total_cost(search.trial)
+        cost = float(flow.total_cost(search.trial))
+        self.rebates[slot] = search.supply @ self.potentials[slot] - cost
+        self.changes[slot] = cost - search.cost
