@@ -9,6 +9,8 @@ from gape.geometry import distances
 from gape.selection import flow
 from gape.types import Floats, Indices, NoisyVotes, Points
 
+_ROWS = 512  # rows of distances computed at once, so that temporaries stay small beside the result
+
 
 @dataclass(frozen=True)
 class SignedPoints:
@@ -29,8 +31,12 @@ class SignedPoints:
 
     def costs(self, rows: Indices, columns: Indices) -> Floats:
         """Return c(x, y) between two sets of the points, (rows, columns)."""
-        rho = distances(self.points[rows], self.points[columns])
-        return flow.on_grid(np.minimum(rho, self.cap), self.scale)
+        costs = np.empty((len(rows), len(columns)))
+        for start in range(0, len(rows), _ROWS):
+            block = slice(start, start + _ROWS)
+            rho = distances(self.points[rows[block]], self.points[columns])
+            costs[block] = flow.on_grid(np.minimum(rho, self.cap), self.scale)
+        return costs
 
 
 def signed_points(points: Points, weights: NoisyVotes | Floats, separation: float) -> SignedPoints:
