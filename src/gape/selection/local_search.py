@@ -80,6 +80,7 @@ class Gape:
 
     separation: float
     threshold: float
+    certify: bool = True  # without it a round at thousands of candidates takes seconds instead of minutes
 
     def __call__(
         self,
@@ -89,7 +90,9 @@ class Gape:
         rng: np.random.Generator,  # noqa: ARG002  (the search is deterministic)
     ) -> LocalSearchResult:
         """Select by local search."""
-        result = local_search(points, votes, size, separation=self.separation, threshold=self.threshold)
+        result = local_search(
+            points, votes, size, separation=self.separation, threshold=self.threshold, certify=self.certify
+        )
         if result.interrupted:  # the votes are paid for and kept; a resumed run selects again, and from all of them
             raise KeyboardInterrupt
         return result
