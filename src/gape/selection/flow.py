@@ -261,6 +261,15 @@ def root_flow(net: Network) -> Floats:
 
 
 @compiled
+def limits(net: Network, sources: Indices, sink_potentials: Floats) -> Floats:
+    """Return the largest potential of each of `sources` that violates no arc to sinks with these potentials."""
+    result = np.empty(sources.shape[0])
+    for i in range(sources.shape[0]):
+        result[i], _ = _least(net.costs[sources[i]], sink_potentials, 1.0, np.inf)
+    return result
+
+
+@compiled
 def detours(net: Network, sources: Indices) -> Floats:
     """Return min_y c(x, y) + v_y for each of `sources`: what its weight costs at most, wherever S goes.
 
@@ -268,7 +277,23 @@ def detours(net: Network, sources: Indices) -> Floats:
     every S', and so a lower bound on the objective of every S'.
     """
     p, q = net.costs.shape
-    result = np.empty(sources.shape[0])
-    for i in range(sources.shape[0]):
-        result[i], _ = _least(net.costs[sources[i]], net.potential[p : p + q], 1.0, np.inf)
-    return result
+    return limits(net, sources, net.potential[p : p + q])
+
+
+@compiled
+def joint_rise(
+    net: Network, risen: Indices, highest: Floats, sources: Floats, fallen: Indices, sinks: Floats, supply: Floats
+) -> float:
+    """Return the weight times rise of the `risen` sources, from potentials `sources` to `highest` at most.
+
+    A source rises no further than the arcs to the `fallen` sinks, at potentials `sinks`, (q,), allow.
+    """
+    gain = 0.0
+    for i in range(risen.shape[0]):
+        x = risen[i]
+        allowed = highest[i]
+        for y in fallen:
+            allowed = min(allowed, net.costs[x, y] + sinks[y])
+        if allowed > sources[x]:
+            gain += supply[x] * (allowed - sources[x])
+    return gain

@@ -60,7 +60,7 @@ class Search:
 
     def __init__(self, signed: SignedPoints, candidates: Indices, start: Indices) -> None:
         """Start from the candidates at the positions `start`."""
-        self.supply = signed.supply
+        self.supply, self.demand = signed.supply, signed.demand
         self.to_candidates = signed.costs(candidates, signed.sources)  # (c, p)
         self.chosen = start.copy()  # rows of to_candidates
         self.absent = 4.0 * signed.scale  # stands for the distance to a second selected point where there is none
@@ -183,14 +183,16 @@ class Search:
         """
         row = self.to_candidates[candidate]
         middle = (self.removed.bounds(row, slots) + np.minimum(upper[slots], self.cost)) / 2
+        added = _Added(self)
+        joined = np.zeros(len(slots), dtype=np.bool_)
         while len(slots):
             place = int(np.argmin(middle))
             slot = int(slots[place])
             if middle[place] == np.inf:
                 break
-            if self.removed.found_at[slot] != self.swaps:
-                self.removed.find(slot)
-                (bound,) = self.removed.bounds(row, slots[place : place + 1])
+            if self.removed.refresh(slot) or not joined[place]:
+                joined[place] = True
+                bound = max(self.removed.bounds(row, slots[place : place + 1])[0], added.bound(slot, row))
                 middle[place] = (bound + min(upper[slot], self.cost)) / 2 if bound < self.target else np.inf
             elif self._pays_without(slot, ranks):
                 return self._accept(candidate, slot)
@@ -226,6 +228,32 @@ class Search:
         flow.set_root_costs(self.net, self.ranks.first)
 
 
+class _Added:
+    """The optimal potentials with a candidate beside all of the selected, joined with those without a slot."""
+
+    def __init__(self, search: Search) -> None:
+        p = len(search.supply)
+        self.search = search
+        lowest = np.minimum(search.added.potential, search.net.potential)[:-1]
+        self.sources, self.sinks = lowest[:p].copy(), lowest[p:].copy()
+        self.fallen = np.flatnonzero(self.sinks < search.net.potential[p:-1])
+        self.base = float(search.supply @ self.sources - search.demand @ self.sinks)
+
+    def bound(self, slot: int, row: Floats) -> float:
+        """Bound the objective of the swap from below by the falls with the candidate and the rises without the slot.
+
+        Added up, they violate no arc but those from sources that rise to sinks that fall, and such sources rise
+        only as far as these allow. Where the two do not meet, the bound is exact.
+        """
+        search, p = self.search, len(self.sources)
+        rises = search.removed.rises[slot]
+        risen = np.flatnonzero(rises[:p] > 0)
+        highest = np.minimum(search.removed.potentials[slot, risen], row[risen])
+        sinks = self.sinks + rises[p:]
+        gain = flow.joint_rise(search.net, risen, highest, self.sources, self.fallen, sinks, search.supply)
+        return self.base - float(search.demand @ rises[p:]) + gain
+
+
 class _Removed:
     """The optimal potentials without each selected point, and what they rule out."""
 
@@ -233,7 +261,9 @@ class _Removed:
         size, p = len(search.chosen), len(search.supply)
         self.search = search
         self.found_at = np.full(size, -1)  # how many swaps had been made when the potentials were found
+        self.moved_at = np.full(size, -1)
         self.summed_at = np.full(size, -1)
+        self.rises = np.zeros((size, p + len(search.demand)))  # of all potentials, when the slot is removed
         self.potentials = np.zeros((size, p))
         self.rebates = np.full(size, np.inf)  # sum_y |w_y| v_y: the part of the bound that no swap changes
         self.changes = np.full(size, -np.inf)  # of the objective, when the slot is removed; unknown: worth finding out
@@ -253,14 +283,40 @@ class _Removed:
             result[is_known] = sums - self.rebates[known]
         return result
 
+    def refresh(self, slot: int) -> bool:
+        """Make the potentials without `slot` better, if they are not the best already: move them, then find them."""
+        if self.found_at[slot] == self.search.swaps:
+            return False
+        if self.found_at[slot] >= 0 and self.moved_at[slot] != self.search.swaps:
+            self._move(slot)
+        else:
+            self.find(slot)
+        return True
+
+    def _move(self, slot: int) -> None:
+        """Put the rises that were found for an earlier selected set on top of the present potentials.
+
+        The sinks keep their rises, the sources that rose get as much as the sinks and the distances allow, and the
+        others need no look: sinks that rise cannot violate their arcs.
+        """
+        search = self.search
+        p = len(search.supply)
+        sources = np.flatnonzero(self.rises[slot, :p] > 0)
+        sinks = search.net.potential[p:-1] + self.rises[slot, p:]
+        self.potentials[slot] = search.net.potential[:p]
+        limits = flow.limits(search.net, sources, sinks)
+        self.potentials[slot, sources] = np.minimum(limits, swaps.without(search.ranks, slot)[sources])
+        self.rebates[slot] = search.demand @ sinks
+        self.moved_at[slot], self.summed_at[slot] = search.swaps, -1
+
     def find(self, slot: int) -> None:
         """Re-optimise the flow without `slot`."""
         search = self.search
         flow.copy_tree(search.net, search.trial)
         flow.set_root_costs(search.trial, swaps.without(search.ranks, slot))
         flow.optimise(search.trial)
-        self.found_at[slot] = search.swaps
-        self.summed_at[slot] = -1
+        self.found_at[slot], self.summed_at[slot] = search.swaps, -1
+        self.rises[slot] = np.maximum(search.trial.potential - search.net.potential, 0.0)[:-1]
         self.potentials[slot] = search.trial.potential[: len(search.supply)]
         cost = float(flow.total_cost(search.trial))
         self.rebates[slot] = search.supply @ self.potentials[slot] - cost
