@@ -21,7 +21,9 @@ def test_the_ten_lines_run_as_printed(
     assert (tmp_path / "my-run" / "release" / "synthetic.parquet").exists()
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/guarantees.md", "docs/notation.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "docs/guarantees.md", "docs/notation.md", "docs/selection.md"]
+)
 def test_links_lead_somewhere(page: str) -> None:
     path = ROOT / page
     targets = [t for t in re.findall(r"\]\(([^)#]+)\)", path.read_text()) if not t.startswith("http")]
