@@ -88,12 +88,19 @@ def test_an_extended_run_pays_for_what_it_adds(tmp_path: Path) -> None:
     longer = parts.PLAN.extended(4)
     with pytest.raises(BudgetError, match="2 more releases"):
         parts.small_run(tmp_path / "run", ledger, plan=longer)
+    parts.small_run(tmp_path / "run", ledger)  # the refused extension has left the run as it was
     ledger.change_budget(epsilon=longer.epsilon, delta=1e-5)
     state, extended = parts.small_run(tmp_path / "run", ledger, plan=longer)
     assert state.round == 4
     assert len(ledger.releases()) == 4
     assert statement.epsilon < extended.epsilon <= longer.epsilon * (1 + 1e-6)
     assert np.array_equal(RunFolder(tmp_path / "run", "", longer).synthetic(2), first.synthetic)
+
+
+def test_a_run_beyond_the_budget_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(BudgetError):
+        parts.small_run(tmp_path / "run", new_ledger(tmp_path), plan=parts.PLAN.extended(4))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,10 @@ def run(
     finished run is extended by the same call with `plan.extended(rounds)`, charged for what it adds.
     """
     parts = {"generator": _describe(generator), "embedder": _describe(embedder), "selector": _describe(select)}
-    on_disk = RunFolder.open_or_create(folder, plan, parts, ledger.id)
+    on_disk = RunFolder.find(folder, plan, parts, ledger.id)
     account = Account(ledger, on_disk.run)
+    account.require(on_disk.plan.releases)  # a run that is refused leaves the disk as it was
+    on_disk.prepare()
     with on_disk.locked():
         state = on_disk.load()
         plan = on_disk.plan

@@ -55,40 +55,38 @@ _MAY_GROW = {"rounds", "epsilon"}
 class RunFolder:
     """The folder of one run; `run` is its name in the ledger."""
 
-    def __init__(self, path: Path, run: str, plan: Plan) -> None:
-        """Use `open_or_create`."""
+    def __init__(self, path: Path, run: str, plan: Plan, settings: dict[str, Any] | None = None) -> None:
+        """Use `find`."""
         self.path = path
         self.run = run
         self.plan = plan
+        self._settings = settings  # to be written by `prepare`; none if they are on disk already
 
     @classmethod
-    def open_or_create(cls, path: str | Path, plan: Plan, parts: dict[str, str], ledger: str) -> RunFolder:
-        """Make a run folder, or open the one that is there if it is the same run, possibly with more rounds."""
+    def find(cls, path: str | Path, plan: Plan, parts: dict[str, str], ledger: str) -> RunFolder:
+        """Take the folder of a new run, or that of the same run, possibly with fewer rounds. Writes nothing yet."""
         path = Path(path)
         settings_file = path / "internal" / "settings.json"
         if not settings_file.exists():
-            return cls._create(path, plan, parts, ledger)
+            if path.exists() and any(entry.name != "internal" for entry in path.iterdir()):
+                raise RunError(f"{path} exists and is not a run folder; name a new folder")
+            run = secrets.token_hex(8)
+            settings = {"format": _FORMAT, "run": run, "ledger": ledger, "plan": asdict(plan), "parts": parts}
+            return cls(path, run, plan, settings)
         settings = read_json(settings_file)
         stored = _plan_from_json(settings["plan"])
         _refuse_other_run(path, settings, stored, plan, parts, ledger)
-        if plan.rounds > stored.rounds:
-            write_json(settings_file, settings | {"plan": asdict(plan)})
-        else:
-            plan = stored
-        return cls(path, settings["run"], plan)
+        extended = settings | {"plan": asdict(plan)} if plan.rounds > stored.rounds else None
+        return cls(path, settings["run"], plan if extended else stored, extended)
 
-    @classmethod
-    def _create(cls, path: Path, plan: Plan, parts: dict[str, str], ledger: str) -> RunFolder:
-        if path.exists() and any(entry.name != "internal" for entry in path.iterdir()):
-            raise RunError(f"{path} exists and is not a run folder; name a new folder")
-        internal = path / "internal"
+    def prepare(self) -> None:
+        """Make the folder and write down the settings, where they are new."""
+        internal = self.path / "internal"
         internal.mkdir(mode=0o700, parents=True, exist_ok=True)
         internal.chmod(0o700)
         (internal / "rounds").mkdir(exist_ok=True)
-        run = secrets.token_hex(8)
-        settings = {"format": _FORMAT, "run": run, "ledger": ledger, "plan": asdict(plan), "parts": parts}
-        write_json(internal / "settings.json", settings)
-        return cls(path, run, plan)
+        if self._settings is not None:
+            write_json(internal / "settings.json", self._settings)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
