@@ -11,7 +11,7 @@ SOURCE = Path(gape.__file__).parent
 LAYERS = [
     {"types", "errors", "_compiled"},
     {"protocols", "geometry", "fingerprint"},
-    {"privacy", "voting", "selection", "plan", "state"},
+    {"privacy", "voting", "selection", "plan", "state", "language", "weights", "prompts", "data"},
     {"evolve", "presets", "generators", "embedders"},
     {"files", "run_folder", "run", "demo", "plots"},
     {"cli", "__init__"},

@@ -1,0 +1,5 @@
+"""Language models, by one protocol."""
+
+from gape.language.request import Completion, LanguageModel, Request
+
+__all__ = ["Completion", "LanguageModel", "Request"]
