@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gape.privacy.accounting import noise_scale
+from gape.selection.effort import Progress
 from gape.selection.local_search import local_search
 from gape.selection.objective import flow_cost, signed_points
 from gape.selection.ranking import ranking
-from gape.selection.search import Progress
 from gape.types import Floats, NoisyVotes, Points
 from gape.voting.nearest import nearest_votes
 
@@ -73,6 +73,7 @@ class Stages:
     def __call__(self, progress: Progress) -> None:
         spent = time.perf_counter() - self.start
         self.ends[progress.effort.name] = (spent, progress.cost, progress.swaps)
+
         if spent > self.limit:
             raise KeyboardInterrupt
 

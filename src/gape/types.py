@@ -11,3 +11,4 @@ Counts: TypeAlias = NDArray[np.int64]  # (v,): exact votes; private, never leave
 NoisyVotes: TypeAlias = NDArray[np.int64]  # (v,): votes after noise; public
 Indices: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
+Costs: TypeAlias = NDArray[np.float32] | NDArray[np.float64]  # distances, at the precision that memory allows

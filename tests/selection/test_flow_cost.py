@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import strategies
 from gape.errors import InputError
 from gape.selection import flow
+from gape.selection.detours import detours, limits, renew_detours
 from gape.selection.objective import flow_cost
 from gape.selection.reference import reference_flow_cost
 from gape.selection.tree import Network
@@ -211,9 +212,9 @@ class Problem:
         np.testing.assert_array_equal(shipped.sum(axis=0), self.demand)
         np.testing.assert_array_equal(net.root_costs, root_costs)
         np.testing.assert_array_equal(flow.root_flow(net), kept)
-        detours = (self.costs + v).min(axis=1, initial=INF)
-        np.testing.assert_array_equal(flow.detours(net, np.arange(net.costs.shape[0])), detours)
-        assert np.all(u <= np.minimum(root_costs, detours))  # no arc is violated
+        around = (self.costs + v).min(axis=1, initial=INF)
+        np.testing.assert_array_equal(detours(net).lengths, around)
+        assert np.all(u <= np.minimum(root_costs, around))  # no arc is violated
         primal = np.sum(shipped * self.costs) + kept @ root_costs
         assert flow.total_cost(net) == primal == self.supply @ u - self.demand @ v
 
@@ -223,6 +224,14 @@ def problems(seed: int, count: int) -> list[Problem]:
     return [Problem(rng, int(rng.integers(1, 15)), int(rng.integers(0, 12))) for _ in range(count)]
 
 
+@pytest.fixture(params=[1, 3, 16], ids=lambda count: f"{count} near arcs")
+def near(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """With few near arcs most pivots are found, and most proofs are made, among the others."""
+    monkeypatch.setattr("gape.selection.near.NEAR", request.param)
+    return int(request.param)
+
+
+@pytest.mark.usefixtures("near")
 class TestNetwork:
     def test_a_cold_start_ends_in_a_certified_optimum(self) -> None:
         for problem in problems(seed=0, count=300):
@@ -243,6 +252,8 @@ class TestNetwork:
                 problem.certify(net, root_costs)
                 assert flow.total_cost(net) == problem.optimum(root_costs)
                 changed += flow.total_cost(net) != before
+                if problem.rng.random() < 0.2:
+                    net = flow.anchored(net)
         assert changed > 500
 
     def test_root_costs_may_rise_above_every_cost_of_the_start(self) -> None:
@@ -314,11 +325,43 @@ class TestNetwork:
             p = len(problem.supply)
             root_costs = problem.draw((p,))
             net = problem.solved(root_costs)
-            detours = flow.detours(net, np.arange(net.costs.shape[0]))
-            rebate = problem.supply @ np.minimum(root_costs, detours) - flow.total_cost(net)
+            around = detours(net).lengths
+            rebate = problem.supply @ np.minimum(root_costs, around) - flow.total_cost(net)
             for _ in range(5):
                 other = problem.draw((p,))
-                assert problem.supply @ np.minimum(other, detours) - rebate <= problem.optimum(other)
+                assert problem.supply @ np.minimum(other, around) - rebate <= problem.optimum(other)
+
+    def test_detours_follow_the_potentials(self) -> None:
+        for problem in problems(seed=8, count=100):
+            p = len(problem.supply)
+            net = problem.solved(problem.draw((p,)))
+            known = detours(net)
+            for _ in range(6):
+                flow.set_root_costs(net, problem.draw((p,)))
+                flow.optimise(net)
+                renew_detours(net, known)
+                np.testing.assert_array_equal(known.lengths, detours(net).lengths)
+
+    def test_limits_are_the_largest_potentials_that_violate_no_arc(self) -> None:
+        for problem in problems(seed=9, count=200):
+            rng, (p, q) = problem.rng, problem.costs.shape
+            net = problem.solved(problem.draw((p,)))
+            net = flow.anchored(net)
+            for reach in (0.25, 2.0, 200.0):
+                sinks = net.potential[p : p + q] + reach * np.round(rng.uniform(-1, 1, q), 3)
+                sources = rng.permutation(p)[: rng.integers(1, p + 1)]
+                highest = net.potential[sources] + reach * rng.uniform(0, 1, len(sources))
+                expected = np.minimum(highest, (problem.costs[sources] + sinks).min(axis=1, initial=INF))
+                np.testing.assert_array_equal(limits(net, sources, highest, sinks), expected)
+
+    def test_the_objective_is_kept_up_to_date(self) -> None:
+        for problem in problems(seed=10, count=50):
+            p = len(problem.supply)
+            net = problem.solved(problem.draw((p,)))
+            for _ in range(10):
+                flow.set_root_costs(net, problem.draw((p,)))
+                flow.optimise(net)
+                assert net.objective[0] == flow.total_cost(net)
 
 
 class TestGrids:

@@ -1,3 +1,5 @@
+import importlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -5,10 +7,13 @@ from hypothesis import strategies as st
 
 import strategies
 from gape.errors import InputError
+from gape.selection import flow
+from gape.selection.blocked import BlockedSearch
+from gape.selection.effort import Progress
 from gape.selection.local_search import Gape, LocalSearchResult, local_search
-from gape.selection.objective import flow_cost
+from gape.selection.objective import flow_cost, signed_points
 from gape.selection.reference import improving_swap, reference_flow_cost, reference_local_search
-from gape.selection.search import Progress, Search
+from gape.selection.search import Search
 
 INF = float("inf")
 
@@ -47,6 +52,54 @@ def certify_many(seed: int, count: int, fewest: int, most: int) -> tuple[int, in
         searched += result.cost < INF and result.candidates > size
         swaps += result.swaps
     return searched, swaps
+
+
+class TestBlocks:
+    """The search for sets too large to hold, on sets small enough to check."""
+
+    @pytest.mark.parametrize("memory", [0.0, 1e9], ids=["nothing kept", "all kept"])
+    def test_no_swap_pays_at_the_flow_it_ends_with(self, memory: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gape.selection.near.NEAR", 3)
+        monkeypatch.setattr("gape.selection.blocked._ROWS", 7)
+        rng = np.random.default_rng(0)
+        swaps = 0
+        for _ in range(60):
+            instance = strategies.random_instance(rng, 40, weightings=strategies.SIGNED)
+            signed = signed_points(instance.points, instance.weights, instance.separation)
+            above = np.flatnonzero(instance.weights > 0)
+            if not signed.feasible or len(above) < 5:
+                continue
+            start = np.argsort(-instance.weights[above], kind="stable")[:4]
+            search = BlockedSearch(signed, above, start, memory)
+            search.run(certify=False)
+            chosen, cost = search.best
+            swaps += search.swaps
+            expected = reference_flow_cost(instance.points, instance.weights, above[chosen], instance.separation)
+            assert cost == pytest.approx(expected, rel=2e-7, abs=instance.rounding)  # distances in float32
+            held = flow.root_flow(search.net)
+            distances = signed.costs(above, signed.sources)
+            least = held @ distances[chosen].min(axis=0)
+            for slot in range(4):
+                for candidate in set(range(len(above))) - set(chosen.tolist()):
+                    swapped = np.append(np.delete(chosen, slot), candidate)
+                    assert held @ distances[swapped].min(axis=0) >= least - 1e-6 * max(cost, 1.0)
+        assert swaps > 30
+
+    def test_the_memory_decides_and_the_result_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        rng = np.random.default_rng(1)
+        points = rng.normal(size=(300, 3)).astype(np.float32)
+        votes = rng.integers(-3, 9, 300)
+        precise = local_search(points, votes, 20, separation=INF, threshold=0.0)
+        assert precise.method == "float64"
+        monkeypatch.setattr(importlib.import_module("gape.selection.local_search"), "_SMALL", 100)
+        results = {
+            memory: local_search(points, votes, 20, separation=INF, threshold=0.0, memory=memory)
+            for memory in (4e9, 1e4)
+        }
+        assert [result.method for result in results.values()] == ["float32", "blocks"]
+        assert [result.certified for result in results.values()] == [True, False]
+        assert results[4e9].cost == pytest.approx(precise.cost, rel=1e-6)
+        assert results[1e4].cost == pytest.approx(precise.cost, rel=0.1)  # another local optimum
 
 
 class TestNoSwapImproves:

@@ -11,20 +11,25 @@ swap changes a few arc costs of one network, and a primal network simplex re-opt
 it has (`tree.py`). Costs are multiples of a power of two, so potentials are exact in float64.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
 from gape._compiled import compiled
-from gape.selection.tree import Network, dequeue, enqueue, link, pivot, shift_subtree
-from gape.types import Floats, Indices
+from gape.selection.near import least, near_arcs
+from gape.selection.tree import Network, dequeue, enqueue, link, pivot, pop, push, shift_subtree
+from gape.types import Costs, Floats, Indices
 
 # Costs are rounded to this share of the largest (1e-12): sums of thousands of them stay exact in float64.
 _COST_BITS = 40
 _WEIGHT_BITS = 51
-_NEAR = 48  # arcs of a node that are priced at once; the rest are priced together, when these have run out
+# With more strayed nodes on the other side it is faster to price a whole row of arcs.
+_MANY = 200
 _TREE = (
-    "root_costs", "parent", "first_child", "next_sibling", "previous_sibling", "depth", "flow", "potential", "proved",
+    "root_costs", "parent", "first_child", "next_sibling", "previous_sibling", "depth", "arc_cost", "flow",
+    "potential", "proved", "objective",
 )  # fmt: skip
-_CHUNK = 128  # arcs looked at together; one vectorised test rejects nearly all chunks
 
 
 def on_grid(costs: Floats, largest: float) -> Floats:
@@ -45,45 +50,90 @@ def weights_on_grid(weights: Floats) -> Floats:
     return rounded
 
 
-def network(costs: Floats, supply: Floats, demand: Floats, root_costs: Floats) -> Network:
+class Table(NamedTuple):
+    """Costs from p sources to q sinks that are too many to hold: parts of them, when asked for."""
+
+    rows: Callable[[slice], Costs]  # of some sources to all sinks
+    columns: Callable[[slice], Costs]  # of all sources to some sinks, one sink a row
+    largest: float  # no cost is above it
+
+
+def network(costs: Costs, supply: Floats, demand: Floats, root_costs: Floats) -> Network:
     """Build the network at its star-shaped start: sources send to the root, the root feeds the sinks."""
-    p, q = costs.shape
+    by_sink = costs.T.copy()
+    table = Table(costs.__getitem__, by_sink.__getitem__, float(costs.max(initial=0.0)))
+    return anchored(_star(costs, by_sink, table.largest, supply, demand, root_costs), table)
+
+
+def network_of(table: Table, supply: Floats, demand: Floats, root_costs: Floats) -> Network:
+    """Build the network without holding the costs, for `optimise_by`."""
+    nothing = np.zeros((0, 0), dtype=np.float32)
+    return anchored(_star(nothing, nothing, table.largest, supply, demand, root_costs), table)
+
+
+def _star(
+    costs: Costs, costs_by_sink: Costs, largest: float, supply: Floats, demand: Floats, root_costs: Floats
+) -> Network:
+    p, q = len(supply), len(demand)
     nodes = p + q + 1
-    largest = max(float(costs.max(initial=0.0)), float(root_costs.max(initial=0.0)))
+    largest = max(largest, float(root_costs.max(initial=0.0)))
     # A unit through an artificial arc can always be sent directly instead, for at most `largest`.
     artificial = 2.0 ** np.ceil(np.log2(largest) + 1) if largest > 0 else 1.0
-    by_sink = np.ascontiguousarray(costs.T)
-    near_sinks, near_sink_costs = _nearest(costs)
-    near_sources, near_source_costs = _nearest(by_sink)
+    arc_cost = np.concatenate([root_costs, np.full(q, artificial), [0.0]])
+    flow = np.concatenate([supply, demand, [0.0]])
     net = Network(
-        costs=np.ascontiguousarray(costs),
-        costs_by_sink=by_sink,
-        near_sinks=near_sinks,
-        near_sink_costs=near_sink_costs,
-        near_sources=near_sources,
-        near_source_costs=near_source_costs,
+        costs=costs,
+        costs_by_sink=costs_by_sink,
+        near_starts=np.zeros(nodes, dtype=np.int64),
+        near_ends=np.zeros(0, dtype=np.int64),
+        near_costs=np.zeros(0),
+        anchor=np.zeros(p + q),
+        leeway=np.zeros(p + q),
         root_costs=root_costs.copy(),
         parent=np.full(nodes, p + q, dtype=np.int64),
         first_child=np.full(nodes, -1, dtype=np.int64),
         next_sibling=np.full(nodes, -1, dtype=np.int64),
         previous_sibling=np.full(nodes, -1, dtype=np.int64),
         depth=np.ones(nodes, dtype=np.int64),
-        flow=np.concatenate([supply, demand, [0.0]]),
+        arc_cost=arc_cost,
+        flow=flow,
         potential=np.concatenate([root_costs, np.full(q, -artificial), [0.0]]),
         proved=np.zeros(nodes),  # no arc is violated where all potentials are equal, as no cost is negative
+        objective=np.array([flow @ arc_cost]),
+        heap_keys=np.zeros(nodes),
+        heap_nodes=np.zeros(nodes, dtype=np.int64),
+        heap_size=np.zeros(1, dtype=np.int64),
+        heaped=np.zeros(nodes, dtype=np.bool_),
         queue=np.zeros(nodes, dtype=np.int64),
         queued=np.zeros(nodes, dtype=np.bool_),
         ends=np.zeros(2, dtype=np.int64),
         scratch=np.zeros(nodes, dtype=np.int64),
+        strayed=np.zeros(nodes, dtype=np.int64),
         artificial=float(artificial),
     )
     net.parent[-1] = -1
     net.depth[-1] = 0
     for node in range(p + q):
         link(net, node, p + q)
-    for source in range(p):
-        enqueue(net, source)
+    _enqueue_all(net)
     return net
+
+
+def anchored(net: Network, table: Table | None = None) -> Network:
+    """Return the network with its near arcs chosen anew, at the potentials as they are, or equal ones at the start."""
+    p = len(net.root_costs)
+    if table is None:
+        table = Table(net.costs.__getitem__, net.costs_by_sink.__getitem__, 0.0)
+    at_the_start = not len(net.near_ends)
+    potential = net.proved if at_the_start else net.potential
+    near = near_arcs(table.rows, table.columns, potential[:p], potential[p:-1])
+    return net._replace(
+        near_starts=near.starts,
+        near_ends=near.ends,
+        near_costs=near.costs,
+        anchor=potential[:-1].copy(),
+        leeway=near.leeway,
+    )
 
 
 def copy_tree(origin: Network, target: Network) -> None:
@@ -94,19 +144,8 @@ def copy_tree(origin: Network, target: Network) -> None:
 
 def twin(net: Network) -> Network:
     """Return a network that shares the costs but has a tree of its own, to try a change and drop it."""
-    own = (*_TREE, "queue", "queued", "ends", "scratch")
+    own = (*_TREE, "heap_keys", "heap_nodes", "heap_size", "heaped", "queue", "queued", "ends", "scratch", "strayed")
     return net._replace(**{name: getattr(net, name).copy() for name in own})
-
-
-def _nearest(costs: Floats) -> tuple[Indices, Floats]:
-    """Return the columns of the least costs in every row, and those costs."""
-    rows, columns = costs.shape
-    k = min(_NEAR, columns)
-    indices = np.empty((rows, k), dtype=np.int64)
-    for start in range(0, rows, 256):
-        block = costs[start : start + 256]
-        indices[start : start + 256] = np.argpartition(block, k - 1, axis=1)[:, :k] if 0 < k < columns else np.arange(k)
-    return indices, np.take_along_axis(costs, indices, axis=1)
 
 
 @compiled
@@ -115,7 +154,7 @@ def optimise(net: Network) -> int:
     pivots = 0
     while True:
         found = _pivot_on_near_arcs(net)
-        found += _pivot_on_all_arcs(net)
+        found += _pivot_on_far_arcs(net)
         pivots += found
         if found == 0:
             break
@@ -123,94 +162,151 @@ def optimise(net: Network) -> int:
     return pivots
 
 
+def optimise_by(net: Network, table: Table) -> Network:
+    """Do as `optimise` does for a network that does not hold its costs.
+
+    As long as a node has used up its leeway, the near arcs are chosen anew, which finds any that is violated.
+    """
+    while True:
+        _pivot_on_near_arcs(net)
+        if strayed(net) == 0:
+            return net
+        net = anchored(net, table)
+        _enqueue_all(net)
+
+
+@compiled
+def _enqueue_all(net: Network) -> None:
+    for node in range(net.parent.shape[0] - 1):
+        enqueue(net, node)
+
+
 @compiled
 def _pivot_on_near_arcs(net: Network) -> int:
-    """Pivot until no near arc of a queued node is violated, nor any arc to the root."""
-    p, q = net.costs.shape
+    """Pivot until no near arc of a queued node is violated, nor any arc to the root; the most violated goes first.
+
+    A violation that was found earlier is looked at again when its turn comes, since pivots mend many at once.
+    """
+    p = net.root_costs.shape[0]
     pivots = 0
-    while net.ends[1]:
-        node = dequeue(net)
-        here = net.potential[node]
-        best, target = here, -1
+    while True:
+        while net.ends[1]:
+            node = dequeue(net)
+            violation, _, _ = _most_violated(net, node)
+            if violation > 0.0:
+                push(net, node, violation)
+        if net.heap_size[0] == 0:
+            return pivots
+        node = pop(net)
+        violation, other, cost = _most_violated(net, node)
+        if violation <= 0.0:
+            continue
+        if net.heap_size[0] and violation < net.heap_keys[0]:
+            push(net, node, violation)
+            continue
         if node < p:
-            if net.root_costs[node] < best:
-                best, target = net.root_costs[node], p + q
-            for k in range(net.near_sinks.shape[1]):
-                sink = p + net.near_sinks[node, k]
-                through = net.near_sink_costs[node, k] + net.potential[sink]
-                if through < best:
-                    best, target = through, sink
-            if target >= 0:
-                pivot(net, node, target, best - here)
+            pivot(net, node, other, cost)
         else:
-            for k in range(net.near_sources.shape[1]):
-                source = net.near_sources[node - p, k]
-                value = net.potential[source] - net.near_source_costs[node - p, k]
-                if value > best:
-                    best, target = value, source
-            if target >= 0:
-                pivot(net, target, node, here - best)
-        if target >= 0:
-            enqueue(net, node)
-            pivots += 1
-    return pivots
+            pivot(net, other, node, cost)
+        enqueue(net, node)
+        pivots += 1
 
 
 @compiled
-def _pivot_on_all_arcs(net: Network) -> int:
-    """Price all arcs that may be violated, and pivot on the worst of each node; 0 proves that none is.
+def _most_violated(net: Network, node: int) -> tuple[float, int, float]:
+    """Return the largest violation of a near arc of `node`, or of its arc to the root, the other end and the cost."""
+    here = net.potential[node]
+    violation, other, cost = 0.0, -1, 0.0
+    if node < net.root_costs.shape[0]:
+        if net.root_costs[node] < here:
+            violation, other, cost = here - net.root_costs[node], net.parent.shape[0] - 1, net.root_costs[node]
+        for k in range(net.near_starts[node], net.near_starts[node + 1]):
+            value = here - net.potential[net.near_ends[k]] - net.near_costs[k]
+            if value > violation:
+                violation, other, cost = value, net.near_ends[k], net.near_costs[k]
+    else:
+        for k in range(net.near_starts[node], net.near_starts[node + 1]):
+            value = net.potential[net.near_ends[k]] - here - net.near_costs[k]
+            if value > violation:
+                violation, other, cost = value, net.near_ends[k], net.near_costs[k]
+    return violation, other, cost
+
+
+@compiled
+def _pivot_on_far_arcs(net: Network) -> int:
+    """Price all arcs that may be violated and are not near, and pivot on the worst of each node; 0: none is.
 
     The arcs of a source that has not risen above its proved potential, with the sinks that have not fallen below
-    theirs, need no look.
+    theirs, need no look. Of the others, those between two nodes with leeway need none either.
     """
     p, q = net.costs.shape
+    sources, sinks = _find_strayed(net)
     pivots = 0
     for node in range(p + q):
         here = net.potential[node]
-        if node < p and here > net.proved[node]:
-            through, target = _least(net.costs[node], net.potential[p : p + q], 1.0, here)
-            if target >= 0:
-                pivot(net, node, p + target, through - here)
-        elif node >= p and here < net.proved[node]:
-            through, target = _least(net.costs_by_sink[node - p], net.potential[:p], -1.0, -here)
-            if target >= 0:
-                pivot(net, target, node, here + through)
-        else:
+        if here == net.proved[node] or (here > net.proved[node]) != (node < p):
             continue
-        if target >= 0:
+        sign = 1.0 if node < p else -1.0
+        costs = net.costs[node] if node < p else net.costs_by_sink[node - p]
+        first, last = (sources, sources + sinks) if node < p else (0, sources)
+        other = -1
+        if _has_strayed(net, node) or last - first > _MANY:
+            potentials = net.potential[p : p + q] if node < p else net.potential[:p]
+            _, other = least(costs, potentials, sign, sign * here)
+        else:
+            bound = sign * here
+            for k in range(first, last):
+                end = net.strayed[k] - p if node < p else net.strayed[k]
+                value = costs[end] + sign * net.potential[net.strayed[k]]
+                if value < bound:
+                    bound, other = value, end
+        if other >= 0:
+            if node < p:
+                pivot(net, node, p + other, costs[other])
+            else:
+                pivot(net, other, node, costs[other])
             enqueue(net, node)
             pivots += 1
     return pivots
 
 
 @compiled
-def _least(costs: Floats, potentials: Floats, sign: float, bound: float) -> tuple[float, int]:
-    """Find the least costs[k] + sign * potentials[k] below `bound`; -1 where none is."""
-    found = -1
-    for low in range(0, costs.shape[0], _CHUNK):
-        # A loop from zero over slices vectorises, and a search for any hit does where a minimum does not.
-        c, v = costs[low : low + _CHUNK], potentials[low : low + _CHUNK]
-        hit = np.int32(0)
-        for k in range(c.shape[0]):
-            hit |= np.int32(c[k] + sign * v[k] < bound)
-        if hit:
-            for k in range(c.shape[0]):
-                value = c[k] + sign * v[k]
-                if value < bound:
-                    bound, found = value, low + k
-    return bound, found
+def strayed(net: Network) -> int:
+    """Count the nodes that have used up their leeway, whose arcs must all be priced."""
+    sources, sinks = _find_strayed(net)
+    return sources + sinks
+
+
+@compiled
+def _has_strayed(net: Network, node: int) -> bool:
+    """Say whether a node has used up its leeway: a source by rising, a sink by falling."""
+    moved = net.potential[node] - net.anchor[node]
+    return bool((moved if node < net.root_costs.shape[0] else -moved) > net.leeway[node])
+
+
+@compiled
+def _find_strayed(net: Network) -> tuple[int, int]:
+    """List the nodes that have used up their leeway, sources first; return how many there are of each."""
+    p = net.root_costs.shape[0]
+    sources, both = 0, 0
+    for node in range(net.anchor.shape[0]):
+        if _has_strayed(net, node):
+            net.strayed[both] = node
+            both += 1
+            sources += node < p
+    return sources, both - sources
 
 
 @compiled
 def set_root_costs(net: Network, root_costs: Floats) -> None:
     """Change d_S: move the potentials that hang on it and queue what it may have made attractive."""
-    p, q = net.costs.shape
-    for x in range(p):
+    root = net.parent.shape[0] - 1
+    for x in range(root_costs.shape[0]):
         change = root_costs[x] - net.root_costs[x]
         if change != 0.0:
             net.root_costs[x] = root_costs[x]
-            if net.parent[x] == p + q:
-                shift_subtree(net, x, change)
+            if net.parent[x] == root:
+                _raise_root_arc(net, x, change)
             elif root_costs[x] < net.potential[x]:
                 enqueue(net, x)
 
@@ -227,73 +323,36 @@ def reaches(net: Network, sources: Indices, root_costs: Floats, target: float) -
         change = root_costs[x] - net.root_costs[x]
         net.root_costs[x] = root_costs[x]
         if net.parent[x] == p + q:
-            shift_subtree(net, x, change)
+            _raise_root_arc(net, x, change)
             optimise(net)
-            if total_cost(net) >= target:
+            if net.objective[0] >= target:
                 return True
-    return total_cost(net) >= target
+    return bool(net.objective[0] >= target)
+
+
+@compiled
+def _raise_root_arc(net: Network, source: int, change: float) -> None:
+    """Change the cost of a tree arc into the root."""
+    net.arc_cost[source] += change
+    net.objective[0] += net.flow[source] * change
+    shift_subtree(net, source, change)
 
 
 @compiled
 def total_cost(net: Network) -> float:
-    """Return the cost of the current flow."""
-    p, q = net.costs.shape
+    """Return the cost of the current flow, summed anew: `objective` has gathered a rounding error with every pivot."""
     total = 0.0
-    for node in range(p + q):
-        above = net.parent[node]
-        if node < p:
-            unit = net.root_costs[node] if above == p + q else net.costs[node, above - p]
-        else:
-            unit = net.artificial if above == p + q else net.costs[above, node - p]
-        total += net.flow[node] * unit
+    for node in range(net.flow.shape[0]):
+        total += net.flow[node] * net.arc_cost[node]
     return total
 
 
 @compiled
 def root_flow(net: Network) -> Floats:
     """Return the weight that each source sends to its nearest selected point, (p,)."""
-    p, q = net.costs.shape
+    p = net.root_costs.shape[0]
     flow = np.zeros(p)
     for x in range(p):
-        if net.parent[x] == p + q:
+        if net.parent[x] == net.parent.shape[0] - 1:
             flow[x] = net.flow[x]
     return flow
-
-
-@compiled
-def limits(net: Network, sources: Indices, sink_potentials: Floats) -> Floats:
-    """Return the largest potential of each of `sources` that violates no arc to sinks with these potentials."""
-    result = np.empty(sources.shape[0])
-    for i in range(sources.shape[0]):
-        result[i], _ = _least(net.costs[sources[i]], sink_potentials, 1.0, np.inf)
-    return result
-
-
-@compiled
-def detours(net: Network, sources: Indices) -> Floats:
-    """Return min_y c(x, y) + v_y for each of `sources`: what its weight costs at most, wherever S goes.
-
-    With the sinks' potentials v held, sum_x w_x min(d_S'(x), detour_x) - sum_y |w_y| v_y is dual feasible for
-    every S', and so a lower bound on the objective of every S'.
-    """
-    p, q = net.costs.shape
-    return limits(net, sources, net.potential[p : p + q])
-
-
-@compiled
-def joint_rise(
-    net: Network, risen: Indices, highest: Floats, sources: Floats, fallen: Indices, sinks: Floats, supply: Floats
-) -> float:
-    """Return the weight times rise of the `risen` sources, from potentials `sources` to `highest` at most.
-
-    A source rises no further than the arcs to the `fallen` sinks, at potentials `sinks`, (q,), allow.
-    """
-    gain = 0.0
-    for i in range(risen.shape[0]):
-        x = risen[i]
-        allowed = highest[i]
-        for y in fallen:
-            allowed = min(allowed, net.costs[x, y] + sinks[y])
-        if allowed > sources[x]:
-            gain += supply[x] * (allowed - sources[x])
-    return gain

@@ -4,6 +4,7 @@ The objective is `objective.flow_cost`; `search.py` has the search and how it av
 `reference.py` the algorithm as printed.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,9 +12,17 @@ import numpy as np
 
 from gape.errors import InputError
 from gape.protocols import Selection
-from gape.selection.objective import flow_cost, signed_points
-from gape.selection.search import Progress, Search
+from gape.selection.blocked import BlockedSearch
+from gape.selection.effort import Progress
+from gape.selection.objective import SignedPoints, flow_cost, signed_points
+from gape.selection.search import Search
 from gape.types import Floats, NoisyVotes, Points
+
+# Up to so many points distances are held in float64: 300 MB.
+_SMALL = 4096
+
+# Swaps times candidates up to which the loop asks for a certified optimum; about ten seconds.
+_AFFORDABLE = 4_000_000_000
 
 
 @dataclass(frozen=True)
@@ -22,8 +31,9 @@ class LocalSearchResult(Selection):
 
     cost: float  # the objective of the selected; infinite where the negative weight exceeds the positive
     swaps: int
-    certified: bool  # no single swap lowers the objective by more than 1e-9 of it (distances rounded to 40 bits)
+    certified: bool  # no single swap lowers the objective by more than 1e-9 of it, with distances as `method` has them
     candidates: int  # how many candidates were above the threshold; none: the one returned is arbitrary
+    method: str = "none"  # "float64" or "float32": distances held so; "blocks": float32, computed as needed
     interrupted: bool = False
 
 
@@ -35,6 +45,7 @@ def local_search(
     separation: float,
     threshold: float,
     certify: bool = True,
+    memory: float = 4e9,
     progress: Callable[[Progress], None] | None = None,
 ) -> LocalSearchResult:
     """Select at most `size` points S with weight above `threshold` such that no single swap lowers F(S).
@@ -45,7 +56,9 @@ def local_search(
     weights, so the result is never worse than ranking in this objective. `points` is (v, d), `weights` (v,).
 
     Without `certify` the search stops where no swap pays with the flow into the negative weights held, which takes
-    a fraction of the time. Interrupted from the keyboard, it returns the best so far. Neither is certified.
+    a fraction of the time. `memory` bounds the bytes taken by distances and what is derived from them: where they do
+    not fit, the search goes by blocks, with the flow held, whatever `certify` says. Interrupted from the keyboard, it
+    returns the best so far. None of these is certified.
     """
     signed = signed_points(points, weights, separation)
     w = np.asarray(weights, dtype=np.float64)
@@ -62,25 +75,45 @@ def local_search(
     if len(candidates) <= size or not len(signed.sources):
         cost = flow_cost(points, w, candidates[start], separation)
         return LocalSearchResult(candidates[start], cost, swaps=0, certified=True, candidates=len(candidates))
-    search = Search(signed, candidates, start)
+    method = _method(signed, len(candidates), size, memory)
     interrupted = False
+    search: Search | BlockedSearch
+    if method == "blocks":
+        search = BlockedSearch(signed, candidates, start, memory)
+    else:
+        search = Search(signed, candidates, start, np.float64 if method == "float64" else np.float32)
     try:
         search.run(certify=certify, progress=progress)
     except KeyboardInterrupt:
         interrupted = True
     chosen, cost = search.best
-    return LocalSearchResult(
-        candidates[chosen], cost, search.swaps, certify and not interrupted, len(candidates), interrupted
-    )
+    certified = certify and not interrupted and method != "blocks"
+    return LocalSearchResult(candidates[chosen], cost, search.swaps, certified, len(candidates), method, interrupted)
+
+
+def _method(signed: SignedPoints, candidates: int, size: int, memory: float) -> str:
+    """Choose how distances are held: precisely where that is cheap, at all where it fits."""
+    p, q = len(signed.sources), len(signed.sinks)
+    if len(signed.points) <= _SMALL:
+        return "float64"
+    # Arcs by source and by sink, candidates to sources, and the potentials without each selected point.
+    needed = 4.0 * (2 * p * q + candidates * p) + 8.0 * size * (2 * p + q)
+    return "float32" if needed <= memory else "blocks"
 
 
 @dataclass(frozen=True)
 class Gape:
-    """GAPE's selector (Algorithm 4): local search over the candidates with more than `threshold` noisy votes."""
+    """GAPE's selector (Algorithm 4): local search over the candidates with more than `threshold` noisy votes.
+
+    The paper's threshold keeps noise out, and at practical sizes nearly everything with it. With `spare` it gives way:
+    it is lowered, to zero at least, until `spare` times as many candidates as are asked for lie above it. That reads
+    noisy votes alone and so costs no privacy.
+    """
 
     separation: float
     threshold: float
-    certify: bool = True  # without it a round at thousands of candidates takes seconds instead of minutes
+    certify: bool | None = None  # None: as far as `affordable` allows
+    spare: float = 0.0
 
     def __call__(
         self,
@@ -90,9 +123,22 @@ class Gape:
         rng: np.random.Generator,  # noqa: ARG002  (the search is deterministic)
     ) -> LocalSearchResult:
         """Select by local search."""
-        result = local_search(
-            points, votes, size, separation=self.separation, threshold=self.threshold, certify=self.certify
-        )
+        threshold = self.threshold
+        wanted = math.ceil(self.spare * size)
+        if wanted > 0 and (votes > threshold).sum() < wanted:
+            kept = np.sort(votes)[::-1][:wanted]
+            threshold = max(0.0, float(kept[-1]) - 0.5)  # votes are whole numbers
+        certify = affordable(votes, size, threshold) if self.certify is None else self.certify
+        result = local_search(points, votes, size, separation=self.separation, threshold=threshold, certify=certify)
         if result.interrupted:  # the votes are paid for and kept; a resumed run selects again, and from all of them
             raise KeyboardInterrupt
         return result
+
+
+def affordable(votes: NoisyVotes, size: int, threshold: float) -> bool:
+    """Say whether a certified optimum takes seconds rather than minutes: the default of the loop.
+
+    Measured in docs/selection.md: the proof grows with the number of possible swaps times that of the candidates.
+    """
+    free = max(int((votes > threshold).sum()) - size, 0)
+    return size * free * len(votes) <= _AFFORDABLE

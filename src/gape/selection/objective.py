@@ -1,13 +1,14 @@
 """The paper's local-search objective (Definition "Local-Search Objective"), exact."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gape.errors import InputError
 from gape.geometry import distances
 from gape.selection import flow
-from gape.types import Floats, Indices, NoisyVotes, Points
+from gape.types import Costs, Floats, Indices, NoisyVotes, Points
 
 _ROWS = 512  # rows of distances computed at once, so that temporaries stay small beside the result
 
@@ -29,9 +30,9 @@ class SignedPoints:
         """Whether the positive weight suffices to cancel all of the negative weight."""
         return float(self.supply.sum()) >= float(self.demand.sum())
 
-    def costs(self, rows: Indices, columns: Indices) -> Floats:
-        """Return c(x, y) between two sets of the points, (rows, columns)."""
-        costs = np.empty((len(rows), len(columns)))
+    def costs(self, rows: Indices, columns: Indices, dtype: type[np.floating[Any]] = np.float64) -> Costs:
+        """Return c(x, y) between two sets of the points, (rows, columns), rounded to what `dtype` holds."""
+        costs = np.empty((len(rows), len(columns)), dtype=dtype)
         for start in range(0, len(rows), _ROWS):
             block = slice(start, start + _ROWS)
             rho = distances(self.points[rows[block]], self.points[columns])

@@ -16,61 +16,46 @@ The swaps in between are decided by re-optimising the flow, and a swap is made o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
 from gape.selection import flow, swaps
+from gape.selection.detours import detours, joint_gain, limits, renew_detours
+from gape.selection.effort import LEAST_GAIN, Effort, Progress
 from gape.selection.objective import SignedPoints
 from gape.types import Floats, Indices
 
-# Swaps must lower the objective by this share of it. A certificate is stated for 1e-9; the bounds round at 1e-13.
-_LEAST_GAIN = 1e-10
-
 # The detours cost a pass over all distances, as much as trying a few candidates by the flow.
 _PATIENCE = 8
+
+# Near arcs are chosen anew, which takes as long as a hundred flows, when so many nodes have used up their leeway.
+_STRAYED = 100
 
 # How many of the most promising points are looked at for one candidate, before all of them are.
 _TRIES = 3
 
 
-class Effort(IntEnum):
-    """How far to go for one candidate. The cheap efforts come first, so that proofs are not made in vain."""
-
-    FLOW_HELD = 0  # take a swap that pays with the flow into the negative weights held
-    CANDIDATE_ADDED = 1  # or with the flow re-optimised for the candidate beside all of the selected
-    BEST_PAIRS = 2  # or with one of a few selected points, by the exact change of the objective
-    PROOF = 3  # or at all
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a search is: `settled` of the candidates have been tried with this effort since the last swap."""
-
-    effort: Effort
-    cost: float
-    swaps: int
-    settled: int
-    candidates: int
-
-
 class Search:
     """Local search over the rows of a candidates-to-sources distance matrix."""
 
-    def __init__(self, signed: SignedPoints, candidates: Indices, start: Indices) -> None:
-        """Start from the candidates at the positions `start`."""
+    def __init__(
+        self, signed: SignedPoints, candidates: Indices, start: Indices, precision: type[np.floating[Any]] = np.float64
+    ) -> None:
+        """Start from the candidates at the positions `start`, with distances held in float64 or float32."""
         self.supply, self.demand = signed.supply, signed.demand
-        self.to_candidates = signed.costs(candidates, signed.sources)  # (c, p)
+        self.to_candidates = signed.costs(candidates, signed.sources, precision)  # (c, p)
         self.chosen = start.copy()  # rows of to_candidates
         self.absent = 4.0 * signed.scale  # stands for the distance to a second selected point where there is none
         self.ranks = swaps.ranks(self.to_candidates, self.chosen, self.absent)
-        costs = signed.costs(signed.sources, signed.sinks)
+        costs = signed.costs(signed.sources, signed.sinks, precision)
         self.net = flow.network(costs, signed.supply, signed.demand, self.ranks.first)
         flow.optimise(self.net)
-        self.added, self.trial = flow.twin(self.net), flow.twin(self.net)
         self.swaps = 0
+        self._anchor()
+        self.detours = detours(self.net)
         self.unlimited = np.full_like(signed.supply, np.inf)
+        self.log = swaps.RankLog()
         self.removed = _Removed(self)
         self._renew_detours()
         self._renew_bounds()
@@ -92,22 +77,27 @@ class Search:
                 if progress:
                     progress(Progress(effort, self.cost, self.swaps, settled, everyone))
 
+    def _anchor(self) -> None:
+        """Choose the near arcs anew, for the potentials as they are."""
+        self.net = flow.anchored(self.net)
+        self.added, self.trial = flow.twin(self.net), flow.twin(self.net)
+
     def _renew_detours(self) -> None:
-        self.detours = flow.detours(self.net, np.arange(len(self.supply)))
-        sources = np.minimum(self.ranks.first, self.detours)
+        renew_detours(self.net, self.detours)
+        sources = np.minimum(self.ranks.first, self.detours.lengths)
         self.rebate = float(self.supply @ sources - flow.total_cost(self.net))
         self.detours_of = self.swaps
 
     def _renew_bounds(self) -> None:
         self.failures = 0
         self.members = set(self.chosen.tolist())
-        self.cost = float(flow.total_cost(self.net))
-        self.target = self.cost - _LEAST_GAIN * self.cost
+        self.cost = float(self.net.objective[0])
+        self.target = self.cost - LEAST_GAIN * self.cost
         self.held = flow.root_flow(self.net)
         size = len(self.chosen)
         self.upper_removals = swaps.removal_changes(self.ranks, self.held, self.unlimited, size)
-        self.lower_removals = swaps.removal_changes(self.ranks, self.supply, self.detours, size)
-        self.lower_cost = float(self.supply @ np.minimum(self.ranks.first, self.detours)) - self.rebate
+        self.lower_removals = swaps.removal_changes(self.ranks, self.supply, self.detours.lengths, size)
+        self.lower_cost = float(self.supply @ np.minimum(self.ranks.first, self.detours.lengths)) - self.rebate
 
     def _improve_with(self, candidate: int, effort: Effort) -> bool:
         """Swap `candidate` in for a selected point if that pays; at full effort, False proves that it does not."""
@@ -121,7 +111,7 @@ class Search:
         if self.detours_of != self.swaps and self.failures >= _PATIENCE:
             self._renew_detours()
             self._renew_bounds()
-        changes = swaps.swap_changes(self.ranks, row, self.supply, self.detours, self.lower_removals)
+        changes = swaps.swap_changes(self.ranks, row, self.supply, self.detours.lengths, self.lower_removals)
         slots = np.flatnonzero(self.lower_cost + changes < self.target)
         slots = slots[self.removed.bounds(row, slots) < self.target]
         return bool(len(slots)) and self._improve_by_flow(candidate, slots, effort)
@@ -133,7 +123,7 @@ class Search:
         flow.copy_tree(self.net, self.added)
         flow.set_root_costs(self.added, ranks.first)
         flow.optimise(self.added)
-        with_it = float(flow.total_cost(self.added))
+        with_it = float(self.added.objective[0])
         size = len(self.chosen)
         upper = with_it + swaps.removal_changes(ranks, flow.root_flow(self.added), self.unlimited, size)
         slot = int(np.argmin(upper))
@@ -144,9 +134,9 @@ class Search:
         if effort == Effort.BEST_PAIRS:
             return self._improve_with_best_pair(candidate, ranks, with_it, upper, slots)
         losing = np.flatnonzero(np.isin(ranks.near, slots))
-        limits = np.full_like(row, np.inf)
-        limits[losing] = flow.detours(self.added, losing)
-        lower = with_it + swaps.removal_changes(ranks, self.supply, limits, size)
+        caps = np.full_like(row, np.inf)
+        caps[losing] = limits(self.added, losing, ranks.second[losing], self.added.potential[len(row) : -1])
+        lower = with_it + swaps.removal_changes(ranks, self.supply, caps, size)
         upper = np.minimum(upper, with_it + self.removed.changes)
         return self._improve_with_any(candidate, ranks, upper, slots[lower[slots] < self.target])
 
@@ -179,25 +169,23 @@ class Search:
     def _improve_with_any(self, candidate: int, ranks: swaps.Ranks, upper: Floats, slots: Indices) -> bool:
         """Remove one after the other of `slots` beside the added candidate; False proves that none pays.
 
-        The most promising slot is the one with the least middle between its bounds from above and from below.
+        Added up, the falls of potentials with the candidate and their rises without the slot violate no arc but those
+        from sources that rise to sinks that fall, and such sources rise only as far as these allow. That bounds the
+        objective from below, exactly where the two do not meet. The rises may have been found for an earlier set.
         """
-        row = self.to_candidates[candidate]
-        middle = (self.removed.bounds(row, slots) + np.minimum(upper[slots], self.cost)) / 2
-        added = _Added(self)
-        joined = np.zeros(len(slots), dtype=np.bool_)
-        while len(slots):
-            place = int(np.argmin(middle))
-            slot = int(slots[place])
-            if middle[place] == np.inf:
-                break
-            if self.removed.refresh(slot) or not joined[place]:
-                joined[place] = True
-                bound = max(self.removed.bounds(row, slots[place : place + 1])[0], added.bound(slot, row))
-                middle[place] = (bound + min(upper[slot], self.cost)) / 2 if bound < self.target else np.inf
-            elif self._pays_without(slot, ranks):
-                return self._accept(candidate, slot)
-            else:
-                middle[place] = np.inf
+        row, removed = self.to_candidates[candidate], self.removed
+        lowest = np.minimum(self.added.potential, self.net.potential)[:-1]
+        p = len(self.supply)
+        base = float(self.supply @ lowest[:p] - self.demand @ lowest[p:])
+        # The most promising slot is the one with the least middle between its bounds from above and from below.
+        middle = removed.bounds(row, slots) + np.minimum(upper[slots], self.cost)
+        for slot in slots[np.argsort(middle, kind="stable")].tolist():
+            removed.refresh(slot)
+            gain = joint_gain(self.net, self.ranks, slot, row, removed.rises[slot], lowest, self.supply, self.demand)
+            if base + gain < self.target:
+                if self._pays_without(slot, ranks):
+                    return self._accept(candidate, slot)
+                removed.failures[slot] += 1
         return False
 
     def _pays_without(self, slot: int, ranks: swaps.Ranks) -> bool:
@@ -213,45 +201,24 @@ class Search:
         flow.copy_tree(self.net, self.trial)
         self._place(candidate, slot)
         flow.optimise(self.net)
-        fell = bool(flow.total_cost(self.net) < before)
+        self.net.objective[0] = flow.total_cost(self.net)
+        fell = bool(self.net.objective[0] < before)
         if not fell:
             self._place(out, slot)
             flow.copy_tree(self.trial, self.net)
         self.swaps += fell
+        if flow.strayed(self.net) > _STRAYED:
+            self._anchor()
         self._renew_bounds()
         self.best = (self.chosen.copy(), self.cost)
         return fell
 
     def _place(self, candidate: int, slot: int) -> None:
         self.chosen[slot] = candidate
+        before = swaps.copy_of(self.ranks)
         swaps.swap(self.ranks, self.to_candidates, self.chosen, slot, self.absent)
+        self.log.write(before, self.ranks)
         flow.set_root_costs(self.net, self.ranks.first)
-
-
-class _Added:
-    """The optimal potentials with a candidate beside all of the selected, joined with those without a slot."""
-
-    def __init__(self, search: Search) -> None:
-        p = len(search.supply)
-        self.search = search
-        lowest = np.minimum(search.added.potential, search.net.potential)[:-1]
-        self.sources, self.sinks = lowest[:p].copy(), lowest[p:].copy()
-        self.fallen = np.flatnonzero(self.sinks < search.net.potential[p:-1])
-        self.base = float(search.supply @ self.sources - search.demand @ self.sinks)
-
-    def bound(self, slot: int, row: Floats) -> float:
-        """Bound the objective of the swap from below by the falls with the candidate and the rises without the slot.
-
-        Added up, they violate no arc but those from sources that rise to sinks that fall, and such sources rise
-        only as far as these allow. Where the two do not meet, the bound is exact.
-        """
-        search, p = self.search, len(self.sources)
-        rises = search.removed.rises[slot]
-        risen = np.flatnonzero(rises[:p] > 0)
-        highest = np.minimum(search.removed.potentials[slot, risen], row[risen])
-        sinks = self.sinks + rises[p:]
-        gain = flow.joint_rise(search.net, risen, highest, self.sources, self.fallen, sinks, search.supply)
-        return self.base - float(search.demand @ rises[p:]) + gain
 
 
 class _Removed:
@@ -261,8 +228,8 @@ class _Removed:
         size, p = len(search.chosen), len(search.supply)
         self.search = search
         self.found_at = np.full(size, -1)  # how many swaps had been made when the potentials were found
-        self.moved_at = np.full(size, -1)
-        self.summed_at = np.full(size, -1)
+        self.failures = np.zeros(size, dtype=np.int64)  # swaps tried in vain since then
+        self.summed_at = np.full(size, -1)  # the length of the log when the sum was up to date; -1: never
         self.rises = np.zeros((size, p + len(search.demand)))  # of all potentials, when the slot is removed
         self.potentials = np.zeros((size, p))
         self.rebates = np.full(size, np.inf)  # sum_y |w_y| v_y: the part of the bound that no swap changes
@@ -276,38 +243,28 @@ class _Removed:
         is_known = np.isfinite(self.rebates[slots])
         known = slots[is_known]
         if len(known):
-            outdated = known[self.summed_at[known] != search.swaps]
-            swaps.capped_sums(search.ranks, outdated, search.supply, self.potentials, self.sums)
-            self.summed_at[outdated] = search.swaps
+            self._sum(known)
             sums = swaps.replaced_sums(search.ranks, row, known, search.supply, self.potentials, self.sums)
             result[is_known] = sums - self.rebates[known]
         return result
 
-    def refresh(self, slot: int) -> bool:
-        """Make the potentials without `slot` better, if they are not the best already: move them, then find them."""
-        if self.found_at[slot] == self.search.swaps:
-            return False
-        if self.found_at[slot] >= 0 and self.moved_at[slot] != self.search.swaps:
-            self._move(slot)
-        else:
-            self.find(slot)
-        return True
+    def _sum(self, slots: Indices) -> None:
+        """Bring the sums of `slots` up to date: by what has changed since, if that is less than everything."""
+        search, log = self.search, self.search.log
+        outdated = slots[self.summed_at[slots] != log.length]
+        behind = np.where(self.summed_at[outdated] < 0, np.inf, log.length - self.summed_at[outdated])
+        is_long = behind > len(search.supply) / 4
+        swaps.capped_sums(search.ranks, outdated[is_long], search.supply, self.potentials, self.sums)
+        log.add_to(self.sums, outdated[~is_long], self.summed_at, search.supply, self.potentials)
+        self.summed_at[outdated] = log.length
 
-    def _move(self, slot: int) -> None:
-        """Put the rises that were found for an earlier selected set on top of the present potentials.
+    def refresh(self, slot: int) -> None:
+        """Find the potentials without `slot` if it is worth it.
 
-        The sinks keep their rises, the sources that rose get as much as the sinks and the distances allow, and the
-        others need no look: sinks that rise cannot violate their arcs.
+        To find them takes as long as to try some swaps by the flow, and serves as long as no swap is made.
         """
-        search = self.search
-        p = len(search.supply)
-        sources = np.flatnonzero(self.rises[slot, :p] > 0)
-        sinks = search.net.potential[p:-1] + self.rises[slot, p:]
-        self.potentials[slot] = search.net.potential[:p]
-        limits = flow.limits(search.net, sources, sinks)
-        self.potentials[slot, sources] = np.minimum(limits, swaps.without(search.ranks, slot)[sources])
-        self.rebates[slot] = search.demand @ sinks
-        self.moved_at[slot], self.summed_at[slot] = search.swaps, -1
+        if self.found_at[slot] < 0 or (self.found_at[slot] != self.search.swaps and self.failures[slot] >= _TRIES):
+            self.find(slot)
 
     def find(self, slot: int) -> None:
         """Re-optimise the flow without `slot`."""
@@ -315,9 +272,9 @@ class _Removed:
         flow.copy_tree(search.net, search.trial)
         flow.set_root_costs(search.trial, swaps.without(search.ranks, slot))
         flow.optimise(search.trial)
-        self.found_at[slot], self.summed_at[slot] = search.swaps, -1
+        self.found_at[slot], self.summed_at[slot], self.failures[slot] = search.swaps, -1, 0
         self.rises[slot] = np.maximum(search.trial.potential - search.net.potential, 0.0)[:-1]
         self.potentials[slot] = search.trial.potential[: len(search.supply)]
-        cost = float(flow.total_cost(search.trial))
+        cost = float(search.trial.objective[0])
         self.rebates[slot] = search.supply @ self.potentials[slot] - cost
         self.changes[slot] = cost - search.cost

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gape._compiled import compiled
-from gape.types import Floats, Indices
+from gape.types import Costs, Floats, Indices
 
 
 class Ranks(NamedTuple):
@@ -22,7 +22,7 @@ class Ranks(NamedTuple):
 
 
 @compiled
-def ranks(to_candidates: Floats, chosen: Indices, absent: float) -> Ranks:
+def ranks(to_candidates: Costs, chosen: Indices, absent: float) -> Ranks:
     """Rank the chosen rows of `to_candidates`, (c, p); `absent` stands for the distance to a missing second."""
     p = to_candidates.shape[1]
     result = Ranks(np.full(p, -1), np.full(p, absent), np.full(p, -1), np.full(p, absent))
@@ -35,6 +35,12 @@ def ranks(to_candidates: Floats, chosen: Indices, absent: float) -> Ranks:
 
 
 @compiled
+def copy_of(r: Ranks) -> Ranks:
+    """Return ranks of their own."""
+    return Ranks(r.near.copy(), r.first.copy(), r.next.copy(), r.second.copy())
+
+
+@compiled
 def _insert(r: Ranks, x: int, slot: int, distance: float) -> None:
     if distance < r.first[x]:
         r.next[x], r.second[x] = r.near[x], r.first[x]
@@ -44,7 +50,7 @@ def _insert(r: Ranks, x: int, slot: int, distance: float) -> None:
 
 
 @compiled
-def swap(r: Ranks, to_candidates: Floats, chosen: Indices, slot: int, absent: float) -> None:
+def swap(r: Ranks, to_candidates: Costs, chosen: Indices, slot: int, absent: float) -> None:
     """Bring the ranks up to date after `chosen[slot]` has changed."""
     row = to_candidates[chosen[slot]]
     for x in range(r.near.shape[0]):
@@ -57,9 +63,39 @@ def swap(r: Ranks, to_candidates: Floats, chosen: Indices, slot: int, absent: fl
 
 
 @compiled
-def with_candidate(r: Ranks, row: Floats) -> Ranks:
+def replace_slot(r: Ranks, slot: int, row: Costs) -> Indices:
+    """Put a new point, at distances `row`, into a slot; return the sources whose old ranks named that slot.
+
+    Theirs are wrong now: who comes third was not known.
+    """
+    orphans = np.flatnonzero((r.near == slot) | (r.next == slot))
+    for x in range(row.shape[0]):
+        if row[x] < r.second[x]:
+            _insert(r, x, slot, row[x])
+    return orphans
+
+
+@compiled
+def assign(r: Ranks, sources: Indices, ranks: Ranks) -> None:
+    """Overwrite the ranks of `sources` by `ranks`, in their order."""
+    r.near[sources], r.first[sources] = ranks.near, ranks.first
+    r.next[sources], r.second[sources] = ranks.next, ranks.second
+
+
+def joined(parts: list[Ranks]) -> Ranks:
+    """Join the ranks of several blocks of sources."""
+    return Ranks(
+        near=np.concatenate([part.near for part in parts]),
+        first=np.concatenate([part.first for part in parts]),
+        next=np.concatenate([part.next for part in parts]),
+        second=np.concatenate([part.second for part in parts]),
+    )
+
+
+@compiled
+def with_candidate(r: Ranks, row: Costs) -> Ranks:
     """Return the ranks with a candidate added; slot -1 stands for it."""
-    result = Ranks(r.near.copy(), r.first.copy(), r.next.copy(), r.second.copy())
+    result = copy_of(r)
     for x in range(row.shape[0]):
         if row[x] < result.second[x]:
             _insert(result, x, -1, row[x])
@@ -77,7 +113,7 @@ def removal_changes(r: Ranks, weights: Floats, caps: Floats, size: int) -> Float
 
 
 @compiled
-def swap_changes(r: Ranks, row: Floats, weights: Floats, caps: Floats, removals: Floats) -> Floats:
+def swap_changes(r: Ranks, row: Costs, weights: Floats, caps: Floats, removals: Floats) -> Floats:
     """Return the change of sum_x weight_x min(d(x), cap_x) when a candidate replaces each slot."""
     changes = removals.copy()
     gain = 0.0
@@ -115,7 +151,7 @@ def capped_sums(r: Ranks, slots: Indices, weights: Floats, caps: Floats, sums: F
 
 
 @compiled
-def replaced_sums(r: Ranks, row: Floats, slots: Indices, weights: Floats, caps: Floats, sums: Floats) -> Floats:
+def replaced_sums(r: Ranks, row: Costs, slots: Indices, weights: Floats, caps: Floats, sums: Floats) -> Floats:
     """Return what `capped_sums` would be for each of `slots` with a candidate in its place.
 
     Only the sources that the candidate is nearer to than their second can change, and those are few.
@@ -131,3 +167,57 @@ def replaced_sums(r: Ranks, row: Floats, slots: Indices, weights: Floats, caps: 
                 total -= weights[x] * (distance - row[x])
         result[i] = total
     return result
+
+
+_ENTRIES = 1024  # room of a log at first
+
+
+class RankLog:
+    """What has happened to the ranks, entry by entry, so that sums over all sources can follow them at little cost."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._sources = np.zeros(_ENTRIES, dtype=np.int64)
+        self._before = _entries(_ENTRIES)
+        self._after = _entries(_ENTRIES)
+
+    def write(self, before: Ranks, after: Ranks) -> None:
+        """Note the sources whose nearest selected points have changed."""
+        changed = np.flatnonzero(
+            (before.near != after.near) | (before.first != after.first) | (before.second != after.second)
+        )
+        start, end = self.length, self.length + len(changed)
+        if end > len(self._sources):
+            self._sources = np.resize(self._sources, 2 * end)
+            self._before, self._after = _grown(self._before, 2 * end), _grown(self._after, 2 * end)
+        self._sources[start:end] = changed
+        for log, ranks in ((self._before, before), (self._after, after)):
+            log.near[start:end], log.first[start:end] = ranks.near[changed], ranks.first[changed]
+            log.next[start:end], log.second[start:end] = ranks.next[changed], ranks.second[changed]
+        self.length = end
+
+    def add_to(self, sums: Floats, slots: Indices, since: Indices, weights: Floats, caps: Floats) -> None:
+        """Add to sums[slot], see `capped_sums`, what has changed since the log had the length since[slot]."""
+        _add_changes(self._sources[: self.length], self._before, self._after, sums, slots, since, weights, caps)
+
+
+def _entries(count: int) -> Ranks:
+    return Ranks(np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64), np.zeros(count))
+
+
+def _grown(log: Ranks, count: int) -> Ranks:
+    near, first, following, second = log
+    return Ranks(np.resize(near, count), np.resize(first, count), np.resize(following, count), np.resize(second, count))
+
+
+@compiled
+def _add_changes(
+    sources: Indices, before: Ranks, after: Ranks, sums: Floats, slots: Indices, since: Indices, weights: Floats,
+    caps: Floats,
+) -> None:  # fmt: skip
+    for slot in slots:
+        for k in range(since[slot], sources.shape[0]):
+            x = sources[k]
+            old = before.second[k] if before.near[k] == slot else before.first[k]
+            new = after.second[k] if after.near[k] == slot else after.first[k]
+            sums[slot] += weights[x] * (min(new, caps[slot, x]) - min(old, caps[slot, x]))

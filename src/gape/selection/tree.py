@@ -13,31 +13,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gape._compiled import compiled
-from gape.types import Floats, Indices
+from gape.types import Costs, Floats, Indices
 
 
 class Network(NamedTuple):
     """A transportation problem and a spanning tree of it; plain arrays, as the compiled kernels want them."""
 
-    costs: Floats  # (p, q): c(x, y) from sources to sinks
-    costs_by_sink: Floats  # (q, p): the same, laid out for column scans
-    near_sinks: Indices  # (p, k): the sinks nearest to each source, and their costs; most pivots are found there
-    near_sink_costs: Floats
-    near_sources: Indices  # (q, k)
-    near_source_costs: Floats
+    costs: Costs  # (p, q): c(x, y) from sources to sinks
+    costs_by_sink: Costs  # (q, p): the same, laid out for column scans
+    near_starts: Indices  # (p+q+1,): where the near arcs of each node start in the next two
+    near_ends: Indices  # the node at the other end
+    near_costs: Floats
+    anchor: Floats  # (p+q,): the potentials for which the near arcs were chosen
+    leeway: Floats  # (p+q,): half of the least reduced cost, then, of all other arcs of the node
     root_costs: Floats  # (p,): d_S(x)
     parent: Indices  # (p+q+1,)
     first_child: Indices
     next_sibling: Indices
     previous_sibling: Indices
     depth: Indices
-    flow: Floats  # on the arc between a node and its parent
+    arc_cost: Floats  # of the arc between a node and its parent
+    flow: Floats  # on that arc
     potential: Floats  # cost of sending one unit from a node to the root along the tree
     proved: Floats  # potentials for which no arc between source and sink is violated
+    objective: Floats  # (1,): cost of the flow
+    heap_keys: Floats  # max-heap of violated nodes, by how much
+    heap_nodes: Indices
+    heap_size: Indices  # (1,)
+    heaped: NDArray[np.bool_]
     queue: Indices  # ring buffer of the nodes whose near arcs are still to be priced
     queued: NDArray[np.bool_]
     ends: Indices  # (2,): head and length of the ring buffer
     scratch: Indices  # stack for walking subtrees
+    strayed: Indices  # the nodes that have used up their leeway
     artificial: float  # cost of the start's arcs from the root into the sinks, above every real path
 
 
@@ -59,6 +67,44 @@ def dequeue(net: Network) -> int:
     net.ends[1] -= 1
     net.queued[node] = False
     return int(node)
+
+
+@compiled
+def push(net: Network, node: int, key: float) -> None:
+    """Put a node on the heap, unless it is there already."""
+    if net.heaped[node]:
+        return
+    net.heaped[node] = True
+    place = net.heap_size[0]
+    net.heap_size[0] += 1
+    while place:
+        above = (place - 1) // 2
+        if net.heap_keys[above] >= key:
+            break
+        net.heap_keys[place], net.heap_nodes[place] = net.heap_keys[above], net.heap_nodes[above]
+        place = above
+    net.heap_keys[place], net.heap_nodes[place] = key, node
+
+
+@compiled
+def pop(net: Network) -> int:
+    """Take the node with the largest key off the heap."""
+    top = net.heap_nodes[0]
+    net.heaped[top] = False
+    net.heap_size[0] -= 1
+    size = net.heap_size[0]
+    key, node = net.heap_keys[size], net.heap_nodes[size]
+    place = 0
+    while 2 * place + 1 < size:
+        below = 2 * place + 1
+        if below + 1 < size and net.heap_keys[below + 1] > net.heap_keys[below]:
+            below += 1
+        if net.heap_keys[below] <= key:
+            break
+        net.heap_keys[place], net.heap_nodes[place] = net.heap_keys[below], net.heap_nodes[below]
+        place = below
+    net.heap_keys[place], net.heap_nodes[place] = key, node
+    return int(top)
 
 
 @compiled
@@ -88,7 +134,7 @@ def unlink(net: Network, node: int) -> None:
 @compiled
 def shift_subtree(net: Network, top: int, change: float) -> None:
     """Add `change` to the potentials below `top`, renew depths, and queue the nodes whose arcs it can harm."""
-    p = net.costs.shape[0]
+    p = net.root_costs.shape[0]
     stack = net.scratch
     stack[0] = top
     height = 1
@@ -108,9 +154,10 @@ def shift_subtree(net: Network, top: int, change: float) -> None:
 
 
 @compiled
-def pivot(net: Network, source: int, target: int, reduced_cost: float) -> None:
+def pivot(net: Network, source: int, target: int, cost: float) -> None:
     """Bring the arc source -> target (a sink or the root) into the tree."""
-    p = net.costs.shape[0]
+    reduced_cost = cost + net.potential[target] - net.potential[source]
+    p = net.root_costs.shape[0]
     # The cycle runs apex -> source -> target -> apex. Flow falls on the arcs of sources on the way to `source`
     # and of sinks on the way to `target`. Of the blocking arcs the last one along the cycle leaves: this is
     # Cunningham's rule, which keeps the tree strongly feasible.
@@ -128,6 +175,7 @@ def pivot(net: Network, source: int, target: int, reduced_cost: float) -> None:
             b = net.parent[b]
     apex = a
     theta = min(least_a, least_b)
+    net.objective[0] += theta * reduced_cost
     a, b = source, target
     while a != apex:
         net.flow[a] += -theta if a < p else theta
@@ -141,11 +189,11 @@ def pivot(net: Network, source: int, target: int, reduced_cost: float) -> None:
         node, parent, out, change = source, target, out_a, reduced_cost
     top, carried = node, theta
     while True:  # hang the cut-off part by `top`: arcs between there and `out` change their lower node
-        above, below = net.parent[node], net.flow[node]
+        above, carried_above, cost_above = net.parent[node], net.flow[node], net.arc_cost[node]
         unlink(net, node)
         link(net, node, parent)
-        net.flow[node] = carried
+        net.flow[node], net.arc_cost[node] = carried, cost
         if node == out:
             break
-        parent, carried, node = node, below, above
+        parent, node, carried, cost = node, above, carried_above, cost_above
     shift_subtree(net, top, change)
