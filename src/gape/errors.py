@@ -4,7 +4,9 @@ GapeError
 ├── InputError        (also a ValueError) an argument, a file or an array that cannot be used
 ├── PrivacyError      what was asked would break, or could not be shown to keep, the guarantee
 │   └── BudgetError   the releases asked for cost more than the budget of the dataset allows
-└── RunError          a run folder that is missing, foreign, damaged or in use
+├── RunError          a run folder that is missing, foreign, damaged or in use
+├── ServiceError      a service that cannot be reached, refuses, or gives no usable answers
+└── SpendingError     the next request could cost more than the cap on tokens or on money leaves
 
 A message names the value, the rule and the remedy in one sentence, and never any private content.
 """
@@ -28,3 +30,11 @@ class BudgetError(PrivacyError):
 
 class RunError(GapeError):
     """A run folder that is missing, foreign, damaged or in use."""
+
+
+class ServiceError(GapeError):
+    """A service that cannot be reached, refuses, or gives no usable answers."""
+
+
+class SpendingError(GapeError):
+    """The next request could cost more than the cap on tokens or on money leaves."""

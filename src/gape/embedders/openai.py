@@ -1,0 +1,62 @@
+"""Embeddings from an OpenAI-compatible service."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gape.errors import InputError, ServiceError
+from gape.language.http import Again, Endpoint, Job
+from gape.language.spending import Tokens
+from gape.types import Points, Samples
+
+_MARKER_TOKENS = 16  # what an embedding model may add to a text
+
+
+@dataclass(kw_only=True)
+class OpenAIEmbedder(Endpoint):
+    """Sends texts to a service and returns their embeddings, scaled to length 1.
+
+    Whoever runs the service reads the texts, and no noise protects them there. Private text is therefore refused
+    (see `require_private_embedding`) unless `private_text_may_leave` says that its owner agrees.
+    """
+
+    batch: int = 64  # texts in one request
+    private_text_may_leave: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.batch < 1:
+            raise InputError(f"batch must be at least 1, got {self.batch}")
+
+    def embed(self, samples: Samples) -> Points:
+        """Embed texts, (m,), as float32 rows of length 1, (m, d); all of them, or raise ServiceError."""
+        if samples.ndim != 1 or not len(samples) or not all(isinstance(text, str) for text in samples):
+            raise InputError(f"texts are needed, at least one, got an array of {samples.dtype} of {samples.shape}")
+        texts = [text or " " for text in samples.tolist()]  # services refuse the empty text
+        jobs = [self._job(texts[start : start + self.batch]) for start in range(0, len(texts), self.batch)]
+        rows = dict(self.post("embeddings", jobs))
+        if len(rows) < len(jobs):
+            raise ServiceError(
+                f"{len(jobs) - len(rows)} of {len(jobs)} batches of texts got no embeddings from {self.base_url}; "
+                "check that no text is longer than the model takes"
+            )
+        return np.concatenate([rows[place] for place in range(len(jobs))])
+
+    def _job(self, texts: Sequence[str]) -> Job[Points]:
+        # No tokenizer in use makes more tokens than there are bytes.
+        most = Tokens(sum(len(text.encode(errors="replace")) + _MARKER_TOKENS for text in texts))
+        body = {"model": self.model, "input": texts, "encoding_format": "float"}
+        return Job(body, most, partial(_read, len(texts)))
+
+
+def _read(count: int, content: Any, used: Tokens) -> Points:  # noqa: ARG001  (tokens are of no use here)
+    entries = sorted(content["data"], key=lambda entry: entry["index"])
+    rows = np.array([entry["embedding"] for entry in entries], dtype=np.float64)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    if len(rows) != count or not (np.isfinite(lengths) & (lengths > 0)).all():
+        raise Again("embeddings that are missing, not finite or zero")
+    points: Points = (rows / lengths).astype(np.float32)
+    return points

@@ -1,0 +1,162 @@
+"""A small language model inside this process, on this machine's processor."""
+
+import hashlib
+import os
+import secrets
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from gape.errors import InputError
+from gape.language.request import Completion, Request
+
+_SEEDS = 2**32 - 1  # the engine's seeds; the next one means "draw one"
+_MOST_ENGINES = 8
+_TOKENS_AT_ONCE = 128  # of prompts, in one step of an engine; its working memory grows with them
+
+
+class EmbeddedModel:
+    """A GGUF model that speaks ChatML, as SmolLM2 does, run by llama.cpp; prompts and answers stay on this machine.
+
+    With SmolLM2 the same request gets the same text on the same machine with the same engine, bit for bit, whatever it
+    is answered together with and in however many slots; no answer starts from another's cached prompt, which would
+    break that. Models of other quantisation, or other processors, may keep it up to rounding only.
+    """
+
+    can_continue = True
+
+    def __init__(
+        self,
+        file: Path,
+        *,
+        system: str = "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
+        top_k: int = 50,
+        top_p: float = 0.95,
+        min_p: float = 0.02,
+        repeat_penalty: float = 1.05,
+        slots: int = 8,
+        context: int = 1024,
+    ) -> None:
+        """Load the model of `file`, for instance `fetch(SMOLLM2)`; `system` may be empty, for no such turn.
+
+        Before the temperature, sampling keeps the `top_k` likeliest tokens, of these the `top_p` of the probability,
+        of these what has at least `min_p` of the likeliest one's, after tokens among the last 64 were made less likely
+        by `repeat_penalty`. Every core writes `slots` answers at once; prompt and answer share `context` tokens.
+        """
+        if not file.is_file():
+            raise InputError(f"there is no model file {file}; fetch one with `gape models fetch`, or name another")
+        if slots < 1 or context < 1:
+            raise InputError(f"slots and context must be at least 1, got {slots} and {context}")
+        self._system, self._slots = system, slots
+        self._sampling = {"top_k": top_k, "top_p": top_p, "min_p": min_p, "repeat_penalty": repeat_penalty}
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()[:12]
+        settings = ", ".join(f"{key}={value}" for key, value in self._sampling.items())
+        self._name = f"gguf {digest} ({settings}, system={system!r})"
+        self._engines = _start(file, slots, context)
+        self._free: SimpleQueue[Any] = SimpleQueue()  # an engine for each of its slots that has nothing to do
+        for engine in self._engines * slots:
+            self._free.put(engine)
+
+    @property
+    def name(self) -> str:
+        """The model by its content, the sampling and the system prompt."""
+        return self._name
+
+    def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
+        """Answer the requests, yielding each as it is done; one that does not fit into the context is left out."""
+        stop = threading.Event()
+        pool = ThreadPoolExecutor(len(self._engines) * self._slots, thread_name_prefix="answering")
+        places = {pool.submit(self._answer, request, stop): place for place, request in enumerate(requests)}
+        try:
+            for done in as_completed(places):
+                place, completion = places.pop(done), done.result()
+                if completion is not None:
+                    yield place, completion
+        finally:  # done, interrupted, or the caller has had enough: whatever is being written ends at its next token
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+
+    def _answer(self, request: Request, stop: threading.Event) -> Completion | None:
+        """Write one answer, token by token so that it can be stopped; None if it was, or could not be written."""
+        opening = request.opening.rstrip(" ")  # tokens begin with their space: after one, the model is at a loss
+        pieces: list[str] = []
+        last: dict[str, Any] = {}
+
+        def take(piece: dict[str, Any]) -> bool:
+            nonlocal last
+            last = piece
+            pieces.extend(choice["text"] for choice in piece.get("choices", ()))
+            return stop.is_set()
+
+        asked = {
+            "prompt": self._chat(request.prompt) + opening,
+            "n_predict": request.max_tokens,
+            "temperature": request.temperature,
+            "seed": request.seed % _SEEDS,
+            "cache_prompt": False,  # a prompt continued from another's cache differs in its last bits
+            "stream": True,
+            **self._sampling,
+        }
+        engine = self._free.get()
+        try:
+            engine.handle_completions(asked, take)
+        finally:
+            self._free.put(engine)
+        if stop.is_set() or "usage" not in last:
+            return None
+        text = "".join(pieces)
+        return Completion(
+            text.removeprefix(" ") if opening != request.opening else text,
+            prompt_tokens=last["usage"]["prompt_tokens"],
+            completion_tokens=last["usage"]["completion_tokens"],
+            finished=last["choices"][0]["finish_reason"] != "length",
+        )
+
+    def _chat(self, prompt: str) -> str:
+        """The model's own chat template for one turn of the user, up to where the answer begins."""
+        system = f"<|im_start|>system\n{self._system}<|im_end|>\n" if self._system else ""
+        return f"{system}<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
+
+
+def _awake(engine: Any) -> Any:
+    """Wait for the engine's first word: one that is dropped while it still wakes up waits for itself for ever."""
+    engine.handle_completions({"prompt": "Hello", "n_predict": 1})
+    return engine
+
+
+def _start(file: Path, slots: int, context: int) -> list[Any]:  # the engine has no annotations
+    """Start engines of one thread each, one for every core, up to a number that memory bears.
+
+    One engine on all cores would have them wait for each other after every operation, spinning: beside other programs
+    that was five times slower.
+    """
+    try:
+        import xllamacpp  # noqa: PLC0415  (heavy)
+    except ImportError as error:
+        raise InputError(
+            f"the engine of embedded models cannot be loaded ({error}); run `pip install xllamacpp`, and where a "
+            "system library is missing install that (libgomp.so.1 is in the package libgomp1 of Debian and Ubuntu)"
+        ) from error
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    engines = min(cores, _MOST_ENGINES)
+    params = xllamacpp.CommonParams()
+    params.model.path = str(file)
+    params.n_parallel, params.n_ctx = slots, slots * context
+    params.n_batch = params.n_ubatch = _TOKENS_AT_ONCE
+    for threads in (params.cpuparams, params.cpuparams_batch):
+        threads.n_threads, threads.poll = cores // engines, 0
+    params.verbosity = -1
+    params.cache_prompt, params.cache_ram_mib = False, 0
+    # Each engine listens on a port of this machine; nobody is to use it, or to see what is being written.
+    params.api_keys, params.endpoint_slots, params.ui = [secrets.token_hex(32)], False, False
+    try:
+        return [_awake(xllamacpp.Server(params)) for _ in range(engines)]
+    except RuntimeError as error:
+        raise InputError(
+            f"the engine cannot load {file} with {slots} slots of {context} tokens ({error}); name a GGUF file, or "
+            "fewer slots if memory is short"
+        ) from error

@@ -1,0 +1,275 @@
+"""The one way this package talks to a service over HTTP."""
+
+import json
+import math
+import os
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+import anyio
+import httpx
+from anyio.from_thread import start_blocking_portal
+
+from gape.errors import InputError, ServiceError
+from gape.language.spending import Meter, Tokens, Usage
+
+T = TypeVar("T")
+_LONGEST_BACKOFF = 60.0
+_LONGEST_WAIT = 300.0  # seconds; a service that asks for more will not be back within this run
+_RETRIED = {408, 409, 429}
+_REFUSED = {400, 413, 422}  # this request is at fault, and the next may be fine
+_NO_CREDIT = {"insufficient_quota", "billing_hard_limit_reached"}
+_FILTERED = {"content_filter", "content_policy_violation"}
+_jitter = random.Random()  # noqa: S311  (spreads retries in time, decides nothing else)
+
+
+class Again(Exception):  # noqa: N818  (a verdict, not an error)
+    """This attempt came to nothing; another may succeed, after so many seconds if the service said so."""
+
+    def __init__(self, reason: str, after: float | None = None) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class Refused(Exception):  # noqa: N818  (a verdict, not an error)
+    """The service will not answer this request; `harmless` where it says nothing about the others."""
+
+    def __init__(self, reason: str, *, harmless: bool = False) -> None:
+        super().__init__(reason)
+        self.harmless = harmless
+
+
+@dataclass(frozen=True)
+class Job(Generic[T]):
+    """One request: its JSON, the most tokens it can use, and how to read the answer that took so many."""
+
+    body: Mapping[str, Any]
+    most: Tokens
+    read: Callable[[Any, Tokens], T]  # may raise Again or Refused
+
+
+@dataclass(kw_only=True)
+class Endpoint:
+    """A model behind an OpenAI-compatible service: how it is reached, how patiently, and at what price.
+
+    The key is read from the environment when requests are sent and is kept nowhere; without one none is sent,
+    as servers of one's own often need none. No error, log line or repr holds a key, a prompt or an answer.
+    Usage and caps are those of this object.
+    """
+
+    model: str
+    base_url: str = "https://api.openai.com/v1"
+    key_variable: str = "OPENAI_API_KEY"  # the name of the environment variable
+    concurrency: int = 16  # requests in flight, at most
+    timeout: float = 120.0  # seconds until an attempt is given up
+    attempts: int = 8  # for each request
+    backoff: float = 0.5  # seconds before the first retry, doubled from one to the next
+    patience: int = 8  # requests that may fail in a row before the service is held to be out of order
+    prompt_price: float = 0.0  # for a million tokens
+    completion_price: float = 0.0
+    max_tokens_total: int | None = None
+    max_cost: float | None = None
+    _meter: Meter = field(init=False, repr=False, compare=False)
+    _failed_in_a_row: int = field(default=0, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_url(self.base_url)
+        self.base_url = self.base_url.rstrip("/")
+        if not self.model:
+            raise InputError("model must be the name of a model, got an empty one")
+        for name in ("concurrency", "attempts", "patience"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not (0 < self.timeout < math.inf and 0 <= self.backoff < math.inf):
+            raise InputError(f"timeout must be positive and backoff not negative, got {self.timeout}, {self.backoff}")
+        self._meter = Meter(self.prompt_price, self.completion_price, self.max_tokens_total, self.max_cost)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens, cost, requests and retries so far."""
+        return self._meter.usage
+
+    def post(self, path: str, jobs: Sequence[Job[T]]) -> Iterator[tuple[int, T]]:
+        """Do the jobs, yielding (place, answer) as each is done; those that failed for good are left out.
+
+        Answers not yet taken hold their place among the requests in flight, so they never pile up. Closing the
+        iterator, or an interrupt, cancels what is in flight and sends nothing more.
+        """
+        if not jobs:
+            return
+        running: dict[Future[T | None], int] = {}
+        places = iter(range(len(jobs)))
+        # A loop in a thread of its own also works where the caller's thread runs one already, as in notebooks.
+        with (
+            start_blocking_portal() as portal,
+            portal.wrap_async_context_manager(self._client()) as client,
+            _cancelling(running),
+        ):
+            while True:
+                for place in islice(places, self.concurrency - len(running)):
+                    running[portal.start_task_soon(self._answer, client, path, jobs[place])] = place
+                if not running:
+                    return
+                done = wait(running, return_when=FIRST_COMPLETED).done
+                for future in sorted(done, key=lambda each: each.exception() is not None):  # answers before errors
+                    place, answer = running.pop(future), future.result()
+                    if answer is not None:
+                        yield place, answer
+
+    async def _answer(self, client: httpx.AsyncClient, path: str, job: Job[T]) -> T | None:
+        reason = ""
+        for attempt in range(self.attempts):
+            try:
+                answer = await self._attempt(client, path, job, retry=attempt > 0)
+            except Refused as refusal:
+                if refusal.harmless:
+                    return None
+                reason = str(refusal)
+                break
+            except Again as again:
+                reason, after = str(again), again.after
+            else:
+                self._failed_in_a_row = 0
+                return answer
+            if attempt + 1 < self.attempts:
+                await anyio.sleep(self._wait(attempt, after))
+        self._failed_in_a_row += 1
+        if self._failed_in_a_row < self.patience:
+            return None
+        raise ServiceError(
+            f"{self._failed_in_a_row} requests to {self.base_url} failed in a row, the last with {reason}; "
+            "check that the service is up and takes such requests"
+        )
+
+    async def _attempt(self, client: httpx.AsyncClient, path: str, job: Job[T], *, retry: bool) -> T:
+        while not self._meter.admit(job.most, retry=retry):
+            await anyio.sleep(0.02)
+        used = job.most  # whatever was sent may be billed, unless the service says otherwise
+        try:
+            with anyio.fail_after(self.timeout):
+                # Escaped JSON: text that is not valid Unicode must not fail here, with the text in the error.
+                response = await client.post(f"{self.base_url}/{path}", content=json.dumps(job.body).encode())
+            if response.status_code != httpx.codes.OK:
+                used = Tokens()
+                raise self._verdict(response)
+            content = response.json()
+            used = _tokens(content, job.most)
+            return job.read(content, used)
+        except httpx.ConnectError:
+            used = Tokens()
+            raise Again("no connection") from None
+        except TimeoutError:
+            raise Again(f"no answer within {self.timeout:g} seconds") from None
+        except httpx.HTTPError as error:
+            raise Again(f"a broken connection ({type(error).__name__})") from None
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise Again("an answer that is not of the OpenAI format") from None
+        finally:
+            self._meter.settle(job.most, used)
+
+    def _verdict(self, response: httpx.Response) -> Exception:
+        status, code = response.status_code, _error_code(response)
+        said = f"status {status} ({code})" if code else f"status {status}"
+        if status in {401, 403}:
+            state = "wrong or not entitled to this model" if os.environ.get(self.key_variable) else "missing"
+            return ServiceError(
+                f"{self.base_url} refused the key with {said}; the one in the environment variable "
+                f"{self.key_variable} is {state}"
+            )
+        if status == 404:
+            return ServiceError(
+                f"{self.base_url} has no model {self.model!r} or is not the address of the service ({said}); "
+                "base_url usually ends in /v1"
+            )
+        if status == 402 or code in _NO_CREDIT:
+            return ServiceError(f"{self.base_url} says that the account has no credit left ({said}); top it up")
+        if status in _RETRIED or status >= 500:
+            return self._postponed(said, response.headers.get("retry-after", ""))
+        if status in _REFUSED:
+            return Refused(said, harmless=code in _FILTERED)
+        return ServiceError(f"{self.base_url} answered with {said}, which no such service does; check base_url")
+
+    def _postponed(self, said: str, retry_after: str) -> Exception:
+        after = _seconds(retry_after)
+        if after is not None and after > _LONGEST_WAIT:
+            return ServiceError(f"{self.base_url} asks to come back in {after:,.0f} seconds ({said}); do so")
+        return Again(said, after)
+
+    def _wait(self, attempt: int, after: float | None) -> float:
+        if after:
+            return after * _jitter.uniform(1, 1.1)  # never earlier than asked, and not all at once
+        return min(self.backoff * 2.0**attempt, _LONGEST_BACKOFF) * _jitter.uniform(0.5, 1)
+
+    def _client(self) -> httpx.AsyncClient:
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=self.concurrency)
+        client = httpx.AsyncClient(limits=limits, timeout=None)  # noqa: S113  (see fail_after)
+        client.headers["Content-Type"] = "application/json"
+        if os.environ.get(self.key_variable):
+            # Checked here, since HTTP libraries quote a header that they cannot send. No variable holds the key:
+            # some tracebacks show them.
+            if not re.fullmatch(r"[!-~]+", os.environ[self.key_variable]):
+                raise InputError(
+                    f"the environment variable {self.key_variable} holds spaces, line ends or characters beyond ASCII, "
+                    "which a key never does; set it again"
+                )
+            client.headers["Authorization"] = f"Bearer {os.environ[self.key_variable]}"
+        return client
+
+
+@contextmanager
+def _cancelling(running: Mapping[Future[Any], int]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _check_url(url: str) -> None:
+    """Refuse what is no plain address, without repeating it: it may hold a secret."""
+    try:
+        parts = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError):
+        raise InputError("base_url is not a valid address; give one like http://127.0.0.1:8000/v1") from None
+    if parts.scheme not in {"http", "https"} or not parts.host:
+        raise InputError("base_url must begin with http:// or https:// and name a host, as http://127.0.0.1:8000/v1")
+    if parts.userinfo or "?" in url or "#" in url:
+        raise InputError(
+            "base_url must not hold a user, a password, a query or a fragment; put the key into the environment"
+        )
+
+
+def _tokens(content: Any, most: Tokens) -> Tokens:
+    usage = content.get("usage") or {}
+    counts = ((usage.get("prompt_tokens"), most.prompt), (usage.get("completion_tokens"), most.completion))
+    return Tokens(*(told if isinstance(told, int) and told >= 0 else bound for told, bound in counts))
+
+
+def _error_code(response: httpx.Response) -> str:
+    """The service's word for what is wrong; only a plain word, as messages may repeat prompts and keys."""
+    try:
+        error = response.json()["error"]
+        words = [error.get("code"), error.get("type")]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return ""
+    return next((word for word in words if isinstance(word, str) and re.fullmatch(r"[a-z_]{1,40}", word)), "")
+
+
+def _seconds(retry_after: str) -> float | None:
+    """Read a Retry-After header, which holds seconds or a date."""
+    if re.fullmatch(r"\d{1,9}(\.\d+)?", retry_after):
+        return float(retry_after)
+    try:
+        then = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    return max(0.0, (then - datetime.now(UTC)).total_seconds())

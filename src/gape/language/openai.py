@@ -1,0 +1,75 @@
+"""Any model behind an OpenAI-compatible chat-completions service: hosted ones, and vLLM, llama.cpp or Ollama."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gape.errors import InputError
+from gape.language.http import Again, Endpoint, Job, Refused
+from gape.language.request import Completion, Request
+from gape.language.spending import Tokens
+
+_TEMPLATE_TOKENS = 128  # what a chat template may add to a prompt, system message included
+
+
+@dataclass(kw_only=True)
+class OpenAIModel(Endpoint):
+    """Answers each request once, whatever the service does meanwhile, or leaves it out; never above the caps.
+
+    Passing faults (rate limits, server errors, broken or silent connections, garbled or empty answers) are tried
+    again; what the service refuses costs that one request. A wrong key, an unknown model, or a service that
+    answers nothing raises ServiceError, and a cap that is reached SpendingError, after what was in flight.
+
+    `options` are further fields for every request, such as top_p; None leaves a field out, as for the models that
+    take no temperature or no seed.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    limit_field: str = "max_tokens"  # newer models of OpenAI want max_completion_tokens
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fixed = sorted({"model", "messages", "n", "stream", "max_tokens", "max_completion_tokens"} & set(self.options))
+        if fixed:
+            raise InputError(f"options must not hold {', '.join(fixed)}; these are set by the request and the model")
+
+    @property
+    def name(self) -> str:
+        """The model, where it is served, and the options."""
+        options = json.dumps({**self.options, "limit": self.limit_field}, sort_keys=True)
+        return f"{self.model} at {self.base_url} with {options}"
+
+    @property
+    def can_continue(self) -> bool:
+        """False: a chat service begins its answers itself."""
+        return False
+
+    def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
+        """Answer the requests as they finish, `concurrency` at a time."""
+        return self.post("chat/completions", [self._job(request) for request in requests])
+
+    def _job(self, request: Request) -> Job[Completion]:
+        if request.opening:
+            raise InputError("a chat service cannot go on from an opening; leave it empty where can_continue is False")
+        body = {
+            "model": self.model,
+            "messages": [{"role": "user", "content": request.prompt}],
+            self.limit_field: request.max_tokens,
+            "temperature": request.temperature,
+            "seed": request.seed,
+            **self.options,
+        }
+        # No tokenizer in use makes more tokens than there are bytes.
+        most = Tokens(len(request.prompt.encode(errors="replace")) + _TEMPLATE_TOKENS, request.max_tokens)
+        return Job({name: value for name, value in body.items() if value is not None}, most, _read)
+
+
+def _read(content: Any, used: Tokens) -> Completion:
+    choice = content["choices"][0]
+    text, reason = choice["message"].get("content") or "", choice.get("finish_reason")
+    if reason == "content_filter" or choice["message"].get("refusal"):
+        raise Refused("a refusal", harmless=True)
+    if not isinstance(text, str) or not text.strip():
+        raise Again("an empty answer")
+    return Completion(text, used.prompt, used.completion, finished=reason != "length")

@@ -1,0 +1,128 @@
+"""Answers kept on disk, so that nothing is asked and paid for twice."""
+
+import hashlib
+import json
+import os
+import sqlite3
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from gape.errors import RunError
+from gape.language.request import Completion, LanguageModel, Request
+from gape.language.spending import Tokens
+
+_FORMAT = 1
+_WAIT_SECONDS = 60.0
+
+
+class Stored:
+    """A language model whose answers are on disk before anybody sees them, and are asked for once.
+
+    A process that is killed loses at most the calls in flight. The key of an answer is the SHA-256 of the model's
+    name and of everything in the request; failures are not stored, so they are tried again. The file, mode 0600,
+    holds answers and keys, no prompts. Processes may share it.
+    """
+
+    def __init__(self, model: LanguageModel, path: str | Path) -> None:
+        """Keep the answers of `model` in the SQLite file at `path`, which is made if it is not there."""
+        self.model, self.path = model, Path(path)
+        if not self.path.parent.is_dir():
+            raise RunError(f"the folder {self.path.parent} of the stored answers does not exist; make it first")
+        with self._usable():
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            # Without an isolation level every statement is a transaction of its own.
+            self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
+            weakref.finalize(self, self._database.close)
+            self._open()
+
+    @property
+    def name(self) -> str:
+        """The name of the model inside."""
+        return self.model.name
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether the model inside can."""
+        return self.model.can_continue
+
+    def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
+        """Yield the stored answers, then ask for the others, storing each before it is yielded."""
+        places: dict[bytes, list[int]] = {}
+        for place, request in enumerate(requests):
+            places.setdefault(self._key(request), []).append(place)
+        missing = []
+        for key, same in places.items():
+            stored = self._load(key)
+            if stored is None:
+                missing.append(key)
+            else:
+                yield from ((place, stored) for place in same)
+        for number, completion in self.model.complete([requests[places[key][0]] for key in missing]):
+            self._store(missing[number], completion)
+            yield from ((place, completion) for place in places[missing[number]])
+
+    def close(self) -> None:
+        """Close the file; everything in it is already safe."""
+        self._database.close()
+
+    def _key(self, request: Request) -> bytes:
+        return hashlib.sha256(json.dumps([self.name, asdict(request)], sort_keys=True).encode()).digest()
+
+    def _load(self, key: bytes) -> Completion | None:
+        with self._usable():
+            row = self._database.execute("SELECT completion FROM answers WHERE key = ?", (key,)).fetchone()
+            return None if row is None else Completion(**json.loads(row[0]))
+
+    def _store(self, key: bytes, completion: Completion) -> None:
+        with self._usable():
+            self._database.execute(
+                "INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(asdict(completion)))
+            )
+
+    def _open(self) -> None:
+        database = self._database
+        database.execute("BEGIN IMMEDIATE")  # of processes that start together, one makes the table
+        (made,) = database.execute("PRAGMA user_version").fetchone()
+        if not made and not database.execute("SELECT 1 FROM sqlite_master").fetchone():
+            database.execute("CREATE TABLE answers (key BLOB PRIMARY KEY, completion TEXT NOT NULL)")
+            database.execute(f"PRAGMA user_version = {_FORMAT}")
+        elif made != _FORMAT:
+            database.close()
+            raise RunError(f"{self.path} is not a file of stored answers of format {_FORMAT}; name another file")
+        database.execute("COMMIT")
+        # A commit is one append to a log, handed to the system: that survives the end of the process, however
+        # violent. Only a power cut can lose the last answers, and even that leaves the file whole; waiting for the
+        # disk after every answer would buy no more than those few.
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError, ValueError, TypeError) as error:
+            raise RunError(
+                f"the stored answers in {self.path} cannot be read or written ({error}); make room if the disk is "
+                "full, else restore the file from a copy or remove it and have the answers asked for again"
+            ) from error
+
+
+def stored_tokens(path: str | Path) -> tuple[int, Tokens]:
+    """Return how many answers a file of them holds, and what they took, in whichever process they were asked for."""
+    if not Path(path).exists():
+        return 0, Tokens()
+    sums = (
+        "SELECT count(*), total(json_extract(completion, '$.prompt_tokens')), "
+        "total(json_extract(completion, '$.completion_tokens')) FROM answers"
+    )
+    try:
+        with closing(sqlite3.connect(path, timeout=_WAIT_SECONDS)) as database:
+            answers, prompt, completion = database.execute(sums).fetchone()
+    except sqlite3.Error as error:
+        raise RunError(
+            f"the stored answers in {path} cannot be read ({error}); restore the file or remove it"
+        ) from None
+    return int(answers), Tokens(int(prompt), int(completion))

@@ -1,0 +1,188 @@
+"""A chat-completions and embeddings service on the loopback that fails as real ones do, by a seeded plan."""
+
+import hashlib
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+PASSING = ("busy", "error", "hang", "cut", "garbled", "empty")  # a second attempt succeeds
+REFUSALS = ("filtered", "refused")  # no attempt does
+FORBIDDEN = "the forbidden word"  # prompts that hold it are always refused
+
+
+def answer_to(prompt: str, seed: int) -> str:
+    """What the service always answers: eight words that no other request gets."""
+    digest = hashlib.sha256(json.dumps([seed, prompt]).encode()).hexdigest()
+    return " ".join(digest[i : i + 8] for i in range(0, 64, 8))
+
+
+def vector_of(text: str) -> list[float]:
+    """What the service always embeds a text as: four numbers, not of length 1."""
+    return [float(byte) + 1.0 for byte in hashlib.sha256(text.encode()).digest()[:4]]
+
+
+@dataclass
+class FaultyServer:
+    """Serves until left as a context. Which arrivals fail, and how, is drawn from the seed; tokens are words."""
+
+    faults: Sequence[str] = ()
+    rate: float = 0.1
+    seed: int = 0
+    first: int = 0  # this many arrivals fail before any other is looked at
+    delay: float = 0.0  # seconds before every answer
+    hang: float = 30.0  # seconds of silence of one that hangs
+    key: str = ""
+    model: str = "tiny"
+    retry_after: str = "1"  # the header that comes with "busy"
+
+    bodies: list[dict[str, Any]] = field(default_factory=list, init=False)  # all requests it ever got
+    times: list[float] = field(default_factory=list, init=False)  # when each of them came
+    failed: Counter[str] = field(default_factory=Counter, init=False)
+    tokens: int = field(default=0, init=False)  # read and written, all told
+    most_at_once: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._rng = random.Random(self.seed)  # noqa: S311  (a plan, not a secret)
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._at_once = 0
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.faulty = self
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def arrive(self, body: dict[str, Any]) -> str:
+        """Record an arrival and draw its fault, or "" for none."""
+        with self._lock:
+            self.bodies.append(body)
+            self.times.append(time.monotonic())
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+            fault = ""
+            if self.faults and (len(self.bodies) <= self.first or self._rng.random() < self.rate):
+                fault = self._rng.choice(self.faults)
+                self.failed[fault] += 1
+            return fault
+
+    def leave(self) -> None:
+        with self._lock:
+            self._at_once -= 1
+
+    def pause(self, seconds: float) -> None:
+        self._closing.wait(seconds)
+
+    def spend(self, tokens: int) -> None:
+        with self._lock:
+            self.tokens += tokens
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    faulty: FaultyServer
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients that hang up are part of the game."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the name is the base class's)
+        pass
+
+    def do_POST(self) -> None:
+        faulty = self.server.faulty
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        fault = faulty.arrive(body)
+        try:
+            faulty.pause(faulty.delay)
+            self._respond(faulty, body, fault)
+        finally:
+            faulty.leave()
+
+    def _respond(self, faulty: FaultyServer, body: dict[str, Any], fault: str) -> None:
+        given = self.headers.get("Authorization", "")
+        if faulty.key and given != f"Bearer {faulty.key}":
+            # Real services repeat parts of the key, and some all of it.
+            self._send(401, _error(f"incorrect key {given}", "invalid_api_key"))
+        elif body["model"] != faulty.model:
+            self._send(404, _error("no such model", "model_not_found"))
+        elif fault == "busy":
+            self._send(429, _error("slow down", "rate_limit_exceeded"), ("Retry-After", faulty.retry_after))
+        elif fault == "error":
+            self._send(500, b"<html>oops</html>")
+        elif fault == "refused" or FORBIDDEN in json.dumps(body):
+            self._send(400, _error(f"this is not allowed: {json.dumps(body)}", "content_filter"))
+        elif fault == "unsupported":
+            self._send(400, _error("unsupported", "unsupported_parameter"))
+        elif fault == "no credit":
+            self._send(429, _error("pay first", "insufficient_quota"))
+        elif fault == "hang":
+            faulty.pause(faulty.hang)
+            self.close_connection = True
+        else:
+            self._answer(faulty, body, fault)
+
+    def _answer(self, faulty: FaultyServer, body: dict[str, Any], fault: str) -> None:
+        content = _embeddings(body) if self.path.endswith("/embeddings") else _completion(body, fault)
+        faulty.spend(content["usage"]["total_tokens"])
+        if fault == "silent":
+            del content["usage"]
+        payload = json.dumps(content).encode()
+        if fault == "garbled":
+            payload = payload[: len(payload) // 2]
+        self._send(200, payload, cut=fault == "cut")
+
+    def _send(self, status: int, payload: bytes, *headers: tuple[str, str], cut: bool = False) -> None:
+        lines = [f"HTTP/1.1 {status} -", "Content-Type: application/json", f"Content-Length: {len(payload)}"]
+        lines += [f"{name}: {value}" for name, value in headers]
+        # In one piece: two would wait for each other on the wire.
+        self.wfile.write("\r\n".join([*lines, "", ""]).encode() + payload[: len(payload) // 2 if cut else None])
+        self.close_connection = self.close_connection or cut
+
+
+def _completion(body: dict[str, Any], fault: str) -> dict[str, Any]:
+    prompt = body["messages"][0]["content"]
+    words = answer_to(prompt, body.get("seed", 0)).split()
+    text = "" if fault in {"empty", "filtered"} else " ".join(words[: body["max_tokens"]])
+    reason = "content_filter" if fault == "filtered" else "length" if len(words) > body["max_tokens"] else "stop"
+    return {
+        "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": reason}],
+        "usage": _usage(len(prompt.split()), min(len(words), body["max_tokens"])),
+    }
+
+
+def _embeddings(body: dict[str, Any]) -> dict[str, Any]:
+    data = [{"index": i, "embedding": vector_of(text)} for i, text in enumerate(body["input"])]
+    return {"data": data[::-1], "usage": _usage(sum(len(text.split()) for text in body["input"]), 0)}
+
+
+def _usage(prompt: int, completion: int) -> dict[str, int]:
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+def _error(message: str, code: str) -> bytes:
+    return json.dumps({"error": {"message": message, "type": "error", "code": code}}).encode()

@@ -1,0 +1,139 @@
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from contracts.language_model import LanguageModelContract
+from gape.errors import InputError
+from gape.language.embedded import EmbeddedModel
+from gape.language.request import Completion, LanguageModel, Request
+from gape.weights import SMOLLM2, fetch
+
+
+@cache
+def model() -> EmbeddedModel:
+    return EmbeddedModel(fetch(SMOLLM2), slots=3, context=256)
+
+
+def answers(*requests: Request) -> list[Completion]:
+    done = dict(model().complete(requests))
+    return [done[place] for place in range(len(requests))]
+
+
+class TestContract(LanguageModelContract):
+    failing: ClassVar[Request | None] = Request("too long for the context " * 200)
+
+    def make(self) -> LanguageModel:
+        return model()
+
+
+class TestAnswers:
+    def test_the_chat_template_is_the_models_own(self) -> None:
+        # The engine applies the template of the file itself, where it is given messages.
+        question = Request("What is the capital of France?", temperature=0.0, max_tokens=12)
+        asked = {"messages": [{"role": "user", "content": question.prompt}], "temperature": 0.0, "max_tokens": 12}
+        theirs = model()._engines[0].handle_chat_completions({**asked, **model()._sampling})
+        (ours,) = answers(question)
+        assert ours.text == theirs["choices"][0]["message"]["content"]
+        assert ours.prompt_tokens == theirs["usage"]["prompt_tokens"]
+
+    def test_without_a_system_prompt_there_is_no_such_turn(self) -> None:
+        short = EmbeddedModel(fetch(SMOLLM2), system="", slots=1, context=64)
+        ((_, completion),) = short.complete([Request("What is the capital of France?", temperature=0.0)])
+        assert completion.text == "The capital of France is Paris."
+        assert completion.finished
+        assert completion.prompt_tokens == 16
+        assert completion.completion_tokens < 16
+
+    def test_an_answer_that_was_cut_says_so(self) -> None:
+        (completion,) = answers(Request("Write a long story about a river.", max_tokens=5))
+        assert not completion.finished
+        assert completion.completion_tokens == 5
+
+    @pytest.mark.parametrize("opening", ["The capital of France is", "The capital of France is "])
+    def test_it_goes_on_from_an_opening_with_or_without_the_last_space(self, opening: str) -> None:
+        question = Request("What is the capital of France?", opening, temperature=0.0, max_tokens=6)
+        assert (opening + answers(question)[0].text).startswith("The capital of France is Paris")
+
+    def test_another_seed_is_another_answer(self) -> None:
+        requests = [Request("Tell me a story.", max_tokens=10, seed=seed) for seed in (0, 1, 2**32 - 2, 2**63)]
+        first, again = (answers(*requests) for _ in range(2))
+        assert first == again
+        assert len({completion.text for completion in first}) > 1
+
+    def test_the_number_of_slots_changes_no_answer(self) -> None:
+        requests = [Request("Write about rivers.", max_tokens=12, seed=seed) for seed in range(4)]
+        single = EmbeddedModel(fetch(SMOLLM2), slots=1, context=256)
+        assert dict(single.complete(requests)) == dict(model().complete(requests))
+        assert single.name == model().name
+
+
+class TestName:
+    def test_it_tells_the_model_the_sampling_and_the_system_prompt(self) -> None:
+        assert SMOLLM2.sha256[:12] in model().name
+        assert "top_k=50, top_p=0.95, min_p=0.02, repeat_penalty=1.05" in model().name
+        other = EmbeddedModel(fetch(SMOLLM2), system="You write.", min_p=0.1, slots=1, context=64)
+        assert "min_p=0.1" in other.name
+        assert "You write." in other.name
+
+
+class TestDropping:
+    def test_an_engine_that_was_never_asked_can_be_dropped_at_once(self) -> None:
+        for _ in range(2):  # the engine itself would now and then wait for ever
+            EmbeddedModel(fetch(SMOLLM2), slots=1, context=64)
+
+
+class TestRefusals:
+    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match=re.escape(f"there is no model file {tmp_path / 'none.gguf'}; fetch one")):
+            EmbeddedModel(tmp_path / "none.gguf")
+
+    def test_a_file_that_is_no_model(self, tmp_path: Path) -> None:
+        file = tmp_path / "some.gguf"
+        file.write_bytes(b"not a model")
+        with pytest.raises(InputError, match=r"cannot load .* with 8 slots of 1024 tokens"):
+            EmbeddedModel(file)
+
+    @pytest.mark.parametrize("slots", [0, -1])
+    def test_no_slots(self, slots: int) -> None:
+        with pytest.raises(InputError, match=f"must be at least 1, got {slots}"):
+            EmbeddedModel(fetch(SMOLLM2), slots=slots)
+
+    def test_an_engine_that_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "xllamacpp", None)
+        with pytest.raises(InputError, match="run `pip install xllamacpp`"):
+            EmbeddedModel(fetch(SMOLLM2))
+
+
+TALKING = """
+from gape.language.embedded import EmbeddedModel
+from gape.language.request import Request
+from gape.weights import SMOLLM2, fetch
+
+model = EmbeddedModel(fetch(SMOLLM2), slots=2)
+for _ in model.complete([Request("Hello.", max_tokens=1)] + [Request("Write a novel.", max_tokens=900)] * 50):
+    print("begun", flush=True)
+"""
+
+
+class TestProcess:
+    def test_it_stops_when_interrupted_and_writes_nothing_to_the_terminal(self) -> None:
+        process = subprocess.Popen(
+            [sys.executable, "-c", TALKING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        begin = time.monotonic()
+        os.kill(process.pid, signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+        assert time.monotonic() - begin < 10  # the answers under way would take minutes
+        assert output == ""
+        assert errors.startswith("Traceback")
+        assert errors.rstrip().endswith("KeyboardInterrupt")
