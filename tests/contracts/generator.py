@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from gape.errors import InputError
 from gape.protocols import Generator
 from gape.types import Samples
 
@@ -95,3 +96,24 @@ class VectorGeneratorContract(GeneratorContract):
         np.testing.assert_allclose(
             self.vary(samples.astype(np.float64), self.scale), self.vary(samples, self.scale), atol=1e-5
         )
+
+
+class TextGeneratorContract(GeneratorContract):
+    """What is promised of texts besides: an array of strings, none of them empty."""
+
+    def test_samples_are_an_array_of_texts(self) -> None:
+        samples = self.random(7)
+        for texts in (samples, self.vary(samples, self.scale)):
+            assert texts.dtype == np.dtype(object)
+            assert texts.ndim == 1
+            assert all(type(text) is str and text.strip() for text in texts)
+
+    def test_none_are_drawn_where_none_are_asked_for(self) -> None:
+        samples = self.random(0)
+        assert samples.shape == self.vary(samples, self.scale).shape == (0,)
+
+    def test_a_scale_that_means_nothing_is_refused(self) -> None:
+        samples = self.random(2)
+        for scale in (0.0, -1.0, float("nan")):
+            with pytest.raises(InputError, match="scale must be"):
+                self.vary(samples, scale)

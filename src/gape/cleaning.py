@@ -1,0 +1,255 @@
+"""From what a model wrote to a text that can stand among the samples, by stated rules.
+
+`clean` applies, over and over until nothing changes, so that cleaning twice is cleaning once:
+
+1. control characters, private-use characters and lone surrogates go; so do the tokens by which chat models tell
+   turns apart, and all that follows the end of a turn;
+2. the prompt goes where it is echoed; then the fences, headings and emphasis of markdown, short lines without an end
+   before other lines, all up to "here is the revised version:", labels such as "Abstract:", quotation marks around
+   the whole, and a lone one anywhere;
+3. every run of white space becomes one space;
+4. sentences go that hold a link, an e-mail address, a DOI, a telephone number, an identifier of seven or more digits
+   or a blank to be filled in ("[your name]"), for a model makes these up; that speak to the user ("I hope this
+   helps"), about the model, or in five words of the instructions; that have no words; that stood there before;
+5. the last sentence goes if the text was cut in the middle of it.
+
+It rejects what is shorter or longer than asked, refuses to answer, or runs in a loop. The rules know English, and
+measure by words: they do not suit languages that put no spaces between words.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import cache
+from itertools import zip_longest
+
+_END = r"[.!?\u2026]"
+_CLOSERS = r"[\"'\u201d\u2019)\]]"
+_BOUNDARY = re.compile(rf"(?:(?<={_END})|(?<={_END}{_CLOSERS}))\s+(?=[^\sa-z])")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:[A-Za-z]|Dr|Mr|Mrs|Ms|Prof|St|vs|etc|al|Fig|Figs|No|Nos|Vol|approx|ca|cf|resp|Inc|Ltd|Jr|Sr|e\.g|i\.e)\.)$",
+    re.IGNORECASE,
+)
+_FINISHED = re.compile(rf"{_END}{_CLOSERS}*$")
+
+_TURN_TOKEN = re.compile(r"<\|[^<>|]{0,40}\|>|</?s>|\[/?INST\]|<</?SYS>>|<end_of_turn>|<start_of_turn>")
+_ROLE = re.compile(r"^\s*(?:assistant|user|system|human|ai|bot)[ \t]*[:\n]\s*", re.IGNORECASE)
+_FENCE = re.compile(r"^\s*```[^\n`]*\n(.*?)(?:\n\s*```.*)?$", re.DOTALL)
+_MARKDOWN = re.compile(
+    r"\*\*|__|(?<!\S)\*(?=\w)|(?<=\w)\*(?!\S)|^\s*#{1,6}\s+|^\s*[-*\u2022]\s+|^\s*(?:-{3,}|\*{3,}|_{3,})\s*$|```",
+    re.MULTILINE,
+)
+_HEADING_WORDS = 14
+_ANSWER = r"(?:abstract|answer|example|paraphrase|paragraph|post|review|rewrite|sample|sentences?|text|title|version)"
+_PREAMBLE = re.compile(
+    rf"^\s*(?:sure|certainly|of course|absolutely|okay|great|yes)\b[^:\n]{{0,160}}{_ANSWER}\b[^:.\n]{{0,160}}[:\n]\s*"
+    rf"|(?:^|(?<=[.!?\"\n]))\s*(?:here(?:'s|\u2019s| is| are)|below is|the following is|this is)\b"
+    rf"[^:.!?\n]{{0,160}}{_ANSWER}\b[^:.!?\n]{{0,160}}:\s*"
+    r"|^\s*(?:sure|certainly|of course|absolutely)(?: thing)?[!.]\s+(?=[A-Z\"])",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r"^\s*(?:(?:the )?(?:rephrased|revised|rewritten|final|sample|example|customer|reddit|medical|short)\s+)*"
+    r"(?:abstract|summary|answer|response|output|text|version|review|(?:post )?title|post|paragraph|sentences?)\s*:\s+",
+    re.IGNORECASE,
+)
+_PAIRS = {'"': '"', "\u201c": "\u201d", "'": "'", "\u2018": "\u2019", "\u00ab": "\u00bb", "`": "`"}
+_EARLY, _LATE = re.compile("(?:^|\\s)['\u2018]"), re.compile("[.!?]['\u2019]$")
+_DOUBLE = re.compile('["\u201c\u201d]')
+
+_BLANK = (  # "[your name]", but not "[IQR]"
+    "(?:an?|author|business|city|company|customer|date|doctor|email|hospital|insert|institution|link|location|name"
+    "|number|patient|phone|product|restaurant|the|title|topic|university|website|x+|year|your)"
+)
+_MADE_UP = re.compile(
+    r"https?:|www\.|\b[\w-]+\.(?:com|org|net|edu|gov|io|co\.uk)\b"  # links
+    r"|[\w.+-]+@[\w-]+\.\w"
+    r"|\bdoi\b|\b10\.\d{4,9}/"
+    r"|\d{7}|\b(?:NCT|PMC|PMID|ISBN|ISSN|CRD)[ :#-]*\d"
+    r"|\(?\b\d{3}\)?[ .-]\d{3}[ .-]\d{4}\b|\b1-8\d\d-|\b555-\d{4}\b"  # telephones
+    rf"|\[{_BLANK}\b[^\]\d]{{0,60}}\]"
+    r"|</?[a-z]+(?: [a-z-]+=[^<>]*)?/?>|\{[^{}]{1,60}\}|\bX{3,}\b|_{2,}",
+    re.IGNORECASE,
+)
+_TO_USER = re.compile(
+    r"^(?:(?:i )?hope (?:this|that|these) help|let me know|feel free to|please (?:note|let me know|feel free)"
+    r"|(?:this|the) (?:rephrased|revised|rewritten|new) (?:version|text|abstract|review|post|sentences?)\b"
+    r"|in this (?:rephrased|revised|rewritten|version)|(?:this|the) (?:abstract|passage|rewrite) \w+s\b"
+    r"|is there anything else|would you like me to|i(?:'ve| have) (?:rephrased|rewritten|revised)"
+    r"|i(?:'m| am|'d be| would be) (?:happy|glad|here|pleased|delighted) to (?:help|assist|provide|offer)"
+    r"|(?:this|the) (?:article|paragraph|post|review|summary|text) (?:is|was|has been) (?:re)?written"
+    rf"|note that this is|here(?:'s| is) (?:an?|the|your) (?:\w+ ){{0,2}}{_ANSWER}\b)"
+    r"|\bSmolLM\b|\bas an ai\b|\bi(?:'m| am) (?:an?|the|your) (?:\w+ ){0,2}(?:ai|bot|language model)\b"
+    r"|\b(?:in|about|than|exactly) \d+ words\b|\b\d+ ?[-\u2013] ?\d+ words\b|\bsentence structures?\b"
+    r"|\b(?:your|the original) (?:abstract|sentences?)\b",
+    re.IGNORECASE,
+)
+_LEAK = 5  # words in a row that a text shares with the instructions by more than chance
+_REFUSAL = re.compile(
+    r"^(?:i(?:'m| am) (?:sorry|unable|not able)|i apologi[sz]e|i can(?:no|')t (?:assist|help|provide|write|fulfil)"
+    r"|as an? (?:ai|artificial|large language|language model)|as an? \w+ (?:ai|language model))",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a text is measured by."""
+
+    prompt: str = ""  # what was asked: an echo of it is no answer
+    instructions: tuple[str, ...] = ()  # the fixed words of prompts: a sentence that repeats them is about the task
+    cut: bool = False  # whether the text ends where its tokens ran out
+    fewest_words: int = 4
+    most_words: int = 2000
+
+
+def clean(text: str, rules: Rules | None = None) -> str | None:
+    """Return the text by the rules above, or None where there is nothing in it to keep."""
+    rules = rules or Rules()
+    before = None
+    while before != text:  # no rule lengthens a text, so this ends
+        before = text
+        text = _cleaned_once(text, rules)
+    words = text.split()
+    in_bounds = rules.fewest_words <= len(words) <= rules.most_words
+    return text if in_bounds and not refuses(text) and not loops(words) else None
+
+
+def _cleaned_once(text: str, rules: Rules) -> str:
+    text = strip_turns(strip_controls(text))
+    text = strip_preamble(strip_headings(strip_markdown(strip_echo(text, rules.prompt))))
+    text = strip_quotes(collapse(text))
+    text = drop_sentences(text, rules.instructions)
+    return whole_sentences(text) if rules.cut else text
+
+
+def strip_controls(text: str) -> str:
+    """Take out what cannot be seen: every character of the categories C*, but for line breaks and tabs."""
+    text = "".join(c for c in text if c in "\n\t" or unicodedata.category(c)[0] != "C")
+    return unicodedata.normalize("NFC", text)
+
+
+def strip_turns(text: str) -> str:
+    """Keep the first turn: the tokens and the role that open it go, and all from its end on."""
+    parts = [part for part in _TURN_TOKEN.split(text) if part.strip()]
+    return _ROLE.sub("", parts[0]) if parts else ""
+
+
+def strip_echo(text: str, prompt: str) -> str:
+    """Take the prompt off the front where the model repeated it, whatever became of its white space."""
+    asked = prompt.split()
+    if not asked:
+        return text
+    words = text.split(maxsplit=len(asked))
+    if words[: len(asked)] != asked:
+        return text
+    return words[-1] if len(words) > len(asked) else ""
+
+
+def strip_markdown(text: str) -> str:
+    """Keep what a fence holds, and take out headings, bullets, rules and emphasis."""
+    if fenced := _FENCE.match(text):
+        text = fenced[1]
+    return _MARKDOWN.sub("", text)
+
+
+def strip_headings(text: str) -> str:
+    """Leave out short lines without an end that stand before a line with a capital: titles, headings and keywords."""
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    kept = [
+        line
+        for line, following in zip_longest(lines, lines[1:], fillvalue="")
+        if is_finished(line)
+        or line.endswith((",", ";"))
+        or len(line.split()) > _HEADING_WORDS
+        or not following
+        or following[0].islower()
+    ]
+    return "\n".join(kept)
+
+
+def strip_preamble(text: str) -> str:
+    """Take off all up to "here is the revised version:", and a label such as "Abstract:"."""
+    rest = _PREAMBLE.split(text)[-1]
+    return _LABEL.sub("", rest if rest.strip() else text)
+
+
+def strip_quotes(text: str) -> str:
+    """Take off quotation marks around the whole text, and one that has no partner."""
+    if len(text) > 1 and _PAIRS.get(text[0]) == text[-1] and not {text[0], text[-1]} & set(text[1:-1]):
+        return text[1:-1].strip()
+    if _LATE.search(text) and not _EARLY.search(text):
+        return text[:-1]
+    marks = _DOUBLE.findall(text)
+    return " ".join(_DOUBLE.sub("", text).split()) if len(marks) == 1 else text
+
+
+def collapse(text: str) -> str:
+    """Make every run of white space one space: a text is one paragraph."""
+    return " ".join(text.split())
+
+
+def sentences(text: str) -> list[str]:
+    """Split at the ends of sentences, not after abbreviations and initials; joined by spaces they are the text."""
+    found: list[str] = []
+    for piece in _BOUNDARY.split(text):
+        if found and _ABBREVIATION.search(found[-1]):
+            found[-1] = f"{found[-1]} {piece}"
+        elif piece.strip():
+            found.append(piece.strip())
+    return found
+
+
+def is_finished(text: str) -> bool:
+    """Whether the text ends where a sentence does."""
+    return bool(_FINISHED.search(text)) and not text.endswith("...")
+
+
+def drop_sentences(text: str, instructions: tuple[str, ...] = ()) -> str:
+    """Leave out sentences with what a model makes up, about the task, without words, or said before."""
+    kept: dict[str, str] = {}
+    for part in sentences(text):
+        sentence = _LABEL.sub("", part)
+        wordless = sum(character.isalpha() for character in sentence) < 2
+        if not (wordless or _MADE_UP.search(sentence) or _TO_USER.search(sentence) or leaks(sentence, instructions)):
+            kept.setdefault(sentence.casefold(), sentence)
+    return " ".join(kept.values())
+
+
+def leaks(sentence: str, instructions: tuple[str, ...]) -> bool:
+    """Whether the sentence says five words in a row of the instructions."""
+    return bool(instructions) and not _shingles((sentence,)).isdisjoint(_known_shingles(instructions))
+
+
+def _shingles(texts: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
+    runs = [re.findall(r"\w+", text.casefold()) for text in texts]
+    return frozenset(tuple(words[i : i + _LEAK]) for words in runs for i in range(len(words) - _LEAK + 1))
+
+
+_known_shingles = cache(_shingles)
+
+
+def whole_sentences(text: str) -> str:
+    """Leave out what follows the last end of a sentence, even if that leaves nothing."""
+    parts = sentences(text)
+    return " ".join(parts if not parts or is_finished(parts[-1]) else parts[:-1])
+
+
+def refuses(text: str) -> bool:
+    """Whether the model speaks about itself instead of answering."""
+    return bool(_REFUSAL.match(text))
+
+
+def loops(words: list[str]) -> bool:
+    """Whether the text repeats itself: a phrase of up to six words four times in a row, or few distinct words."""
+    folded = [word.casefold() for word in words]
+    for size in range(1, 7):
+        run = 0
+        for here, there in zip(folded, folded[size:], strict=False):
+            run = run + 1 if here == there else 0
+            if run >= 3 * size:
+                return True
+    trigrams = list(zip(folded, folded[1:], folded[2:], strict=False))
+    if len(trigrams) >= 20 and len(set(trigrams)) < 0.7 * len(trigrams):
+        return True
+    return any(len(set(folded[i : i + 50])) < 22 for i in range(0, len(folded) - 49, 10))

@@ -1,0 +1,76 @@
+"""Texts by prompts: for models that chat and cannot be driven token by token."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from gape.errors import InputError
+from gape.generators.asking import SHORTEST, Draft, as_samples, ask, draw, new_seed, read_answer, tokens_for
+from gape.language.request import Completion, LanguageModel, Request
+from gape.prompts import Prompts
+from gape.types import Samples
+
+# A rephrased text may be longer than its source by this factor.
+_ROOM = 1.5
+
+
+@dataclass(frozen=True)
+class PromptedText:
+    """Random texts are answers to a prompt with a public topic; variations are rephrasings, or blanks filled in.
+
+    A variation that the model does not deliver is its sample, unchanged: one bad answer costs one candidate.
+    """
+
+    model: LanguageModel
+    prompts: Prompts
+    by: Literal["rephrase", "fill"] = "rephrase"
+    temperature: float = 1.0  # of random texts, and of filling in blanks
+
+    def __post_init__(self) -> None:
+        if self.by not in {"rephrase", "fill"}:
+            raise InputError(f"variations are made by 'rephrase' or 'fill', got {self.by!r}; choose one")
+        if self.by == "fill" and not self.prompts.fill:
+            raise InputError(
+                f"the prompts {self.prompts.name!r} have no template under fill; add one or use 'rephrase'"
+            )
+
+    def random(self, count: int, rng: np.random.Generator) -> Samples:
+        """Draw `count` texts of the domain."""
+        return draw(self.model, self.prompts, count, self.temperature, rng)
+
+    def vary(self, samples: Samples, scale: float, rng: np.random.Generator) -> Samples:
+        """Rephrase every sample at temperature `scale`, or fill in its blanks, a word being one with chance `scale`."""
+        if not scale > 0 or (self.by == "fill" and scale > 1):
+            rule = "a share of words in (0, 1]" if self.by == "fill" else "a temperature above 0"
+            raise InputError(f"scale must be {rule} to {self.by}, got {scale}")
+        drafts = [self._draft(str(sample), scale, rng) for sample in samples]
+        answers = ask(self.model, drafts)
+        return as_samples([sample if text is None else text for sample, text in zip(samples, answers, strict=True)])
+
+    def _draft(self, sample: str, scale: float, rng: np.random.Generator) -> Draft:
+        if self.by == "rephrase":
+            prompt, temperature = self.prompts.rephrase_prompt(sample, rng), scale
+        else:
+            masked = mask_words(sample, scale, self.prompts.mask, rng)
+            prompt, temperature = self.prompts.fill_prompt(masked, rng), self.temperature
+        words = min(len(sample.split()), self.prompts.words)
+        request = Request(
+            prompt=prompt, max_tokens=tokens_for(_ROOM * words + 8), temperature=temperature, seed=new_seed(rng)
+        )
+
+        def read(completion: Completion) -> str | None:
+            text = read_answer(self.prompts, request, completion, max(1, words // SHORTEST))
+            blank = text is not None and self.by == "fill" and self.prompts.mask in text.split()
+            return None if blank or text == sample else text
+
+        return Draft(request, read)
+
+
+def mask_words(text: str, share: float, mask: str, rng: np.random.Generator) -> str:
+    """Put a mask in place of every word with chance `share`, and of one at least."""
+    words = text.split()
+    blank = rng.random(len(words)) < share
+    if words and not blank.any():
+        blank[int(rng.integers(len(words)))] = True
+    return " ".join(mask if gone else word for word, gone in zip(words, blank, strict=True))
