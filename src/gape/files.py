@@ -50,9 +50,15 @@ def read_json(path: Path) -> Any:
 
 def write_table(path: Path, columns: dict[str, Any]) -> None:
     """Write columns as a parquet file, atomically."""
+    write_atomically(path, table_bytes(pa.table(columns)))
+
+
+def table_bytes(table: pa.Table) -> bytes:
+    """Return a table as a parquet file."""
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), sink, compression="zstd")
-    write_atomically(path, sink.getvalue().to_pybytes())
+    pq.write_table(table, sink, compression="zstd")
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 def read_table(path: Path) -> pa.Table:
@@ -64,7 +70,9 @@ def read_table(path: Path) -> pa.Table:
 
 
 def samples_to_arrow(samples: Samples) -> pa.Array:
-    """Turn vectors, (m, d) float32, or texts, (m,), into one parquet column."""
+    """Turn vectors, (m, d) float32, texts, (m,), or texts with labels, (m,) with fields, into one parquet column."""
+    if samples.dtype.names:
+        return pa.StructArray.from_arrays(list(samples_to_columns(samples).values()), names=samples.dtype.names)
     if samples.ndim == 2:
         flat = pa.array(np.ascontiguousarray(samples, dtype=np.float32).ravel())
         return pa.FixedSizeListArray.from_arrays(flat, samples.shape[1])
@@ -77,9 +85,22 @@ def samples_from_arrow(column: pa.ChunkedArray) -> Samples:
     if pa.types.is_fixed_size_list(array.type):
         vectors: Samples = array.flatten().to_numpy(zero_copy_only=False).reshape(-1, array.type.list_size)
         return vectors.copy()
+    if pa.types.is_struct(array.type):
+        names = [array.type.field(i).name for i in range(array.type.num_fields)]
+        samples = np.empty(len(array), dtype=[(name, object) for name in names])
+        for name in names:
+            samples[name] = samples_from_arrow(pa.chunked_array([array.field(name)]))
+        return samples
     texts = np.empty(len(array), dtype=object)
     texts[:] = array.to_pylist()
     return texts
+
+
+def samples_to_columns(samples: Samples) -> dict[str, pa.Array]:
+    """Turn samples into the columns under which they are published: text, label and text, or sample for vectors."""
+    if samples.dtype.names:
+        return {name: samples_to_arrow(samples[name]) for name in samples.dtype.names}
+    return {"sample" if samples.ndim == 2 else "text": samples_to_arrow(samples)}
 
 
 def _plain(value: Any) -> Any:

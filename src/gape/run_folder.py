@@ -2,7 +2,7 @@
 
     run/
     ├── release/                    may be published once the run is complete
-    │   ├── synthetic.parquet       S(T)
+    │   ├── synthetic.parquet       S(T), in columns text, label and text, or sample for vectors
     │   ├── privacy.json            the privacy statement, as data
     │   └── PRIVACY.txt             and in words
     └── internal/                   mode 0700
@@ -38,6 +38,7 @@ from gape.files import (
     read_table,
     samples_from_arrow,
     samples_to_arrow,
+    samples_to_columns,
     write_atomically,
     write_json,
     write_table,
@@ -148,7 +149,7 @@ class RunFolder:
         release.mkdir(exist_ok=True)
         write_json(release / "privacy.json", asdict(statement))
         write_atomically(release / "PRIVACY.txt", (statement.text() + "\n").encode())
-        write_table(release / "synthetic.parquet", {"sample": samples_to_arrow(samples)})
+        write_table(release / "synthetic.parquet", samples_to_columns(samples))
 
     def _round(self, turn: int, *, make: bool = True) -> Path:
         folder = self.path / "internal" / "rounds" / f"{turn:03d}"

@@ -1,0 +1,132 @@
+"""Private records and how they are loaded."""
+
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from gape.data.files import LONGEST, from_path
+from gape.data.tables import SOME, Table, from_arrow, from_frame, from_items, missing, shown
+from gape.errors import InputError
+
+_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Private records: a text each and, where asked for, a label and the user it belongs to. Its repr shows none."""
+
+    texts: NDArray[np.object_] = field(repr=False)  # (n,): str, none of them blank
+    labels: NDArray[np.object_] | None = field(repr=False)  # (n,): str
+    users: NDArray[np.object_] | None = field(repr=False)  # (n,): str
+    dropped: int  # blank rows that were left out
+    source: str  # where they come from, in words
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+def load_texts(source: object, text: str | None = None, label: str | None = None, user: str | None = None) -> Records:
+    """Read private texts, with the label and the user of each where their columns are named.
+
+    A source is a path or data in memory:
+
+    - a .csv or .tsv file with a header, .jsonl or .ndjson with an object a line, .txt with a text a line, each also
+      compressed as .gz, or .parquet;
+    - a folder of .txt files with a text each, of parquet shards, or as `datasets` writes it by `save_to_disk`;
+    - a pandas or polars frame, a pyarrow table, a list of dicts, or a list, tuple, array or series of texts.
+
+    `text` may be left out where a single column holds texts. Files are UTF-8, or UTF-16 with its mark. Rows whose
+    text is blank or missing are left out and counted. Labels and users become strings, and none may be missing: whose
+    record it is decides what is protected. Half a surrogate pair, which is no character, becomes U+FFFD.
+    """
+    table = _open(source)
+    chosen = _choose(table, text, label, user)
+    columns: list[list[str]] = [[] for _ in chosen]
+    dropped = 0
+    for number, cells in enumerate(table.rows(chosen), start=1):
+        where = f"{table.row} {number} of {table.source}"
+        record = _text(cells[0], where)
+        if record is None:
+            dropped += 1
+            continue
+        names = [_name(cell, where, column) for cell, column in zip(cells[1:], chosen[1:], strict=True)]
+        for column, value in zip(columns, [record, *names], strict=True):
+            column.append(value)
+    if not columns[0]:
+        raise InputError(f"{table.source} holds no text, only blank rows ({dropped}); give at least one record")
+    texts, *others = (_array(column) for column in columns)
+    labels = others.pop(0) if label is not None else None
+    users = others.pop(0) if user is not None else None
+    return Records(texts, labels, users, dropped, table.source)
+
+
+def _open(source: object) -> Table:
+    if isinstance(source, str | Path):
+        return from_path(source)
+    if isinstance(source, pa.Table):
+        return from_arrow("the table", source.schema, lambda chosen: iter(source.select(chosen).to_batches(SOME)))
+    if hasattr(source, "collect"):
+        raise InputError(f"a {type(source).__name__} holds a query, not its result; collect it into a frame first")
+    if hasattr(source, "columns"):
+        return from_frame(source)
+    if isinstance(source, list | tuple | np.ndarray) or hasattr(source, "to_list"):
+        return from_items(source)
+    raise InputError(f"texts come from a path, a frame, a list or an array, got {type(source).__name__}")
+
+
+def _choose(table: Table, text: str | None, label: str | None, user: str | None) -> list[str]:
+    """Return the names of the columns to read, that of the texts first."""
+    given = [name for name in (text, label, user) if name is not None]
+    if not table.names:
+        if given:
+            raise InputError(f"{table.source} has no columns, got {given[0]!r}; leave out text, label and user")
+        return [""]
+    for name in given:
+        if (found := sum(name == other for other in table.names)) != 1:
+            times = f"{found} columns" if found else "no column"
+            raise InputError(f"{table.source} has {times} {name!r}; name one of {shown(table.names)}")
+    if text is None:
+        free = [name for name in table.textual if name not in {label, user}]
+        if len(free) != 1:
+            raise InputError(
+                f"{table.source} has {len(free) or 'no'} columns that may hold the texts; "
+                f"set text to the right one of {shown(table.names)}"
+            )
+        text = free[0]
+    return [text, *(name for name in (label, user) if name is not None)]
+
+
+def _text(cell: Any, where: str) -> str | None:
+    """Return the text of a record; None if it is blank."""
+    if missing(cell):
+        return None
+    if not isinstance(cell, str):
+        raise InputError(f"{where} holds {type(cell).__name__} for a text; name another column or convert this one")
+    if len(cell) > LONGEST:
+        raise InputError(f"{where} has more than {LONGEST} characters; split it into several records")
+    if "\0" in cell:
+        raise InputError(f"{where} contains a NUL character, which no text does; remove it")
+    return _HALF_A_PAIR.sub("\ufffd", cell) if cell.strip() else None
+
+
+def _name(cell: Any, where: str, column: str) -> str:
+    """Return a label or a user as a string, the same for values that are equal."""
+    if missing(cell) or (isinstance(cell, str) and not cell.strip()):
+        raise InputError(f"{where} has nothing in column {column!r}; fill it in, or remove the row")
+    if not isinstance(cell, Hashable):
+        raise InputError(f"{where} holds {type(cell).__name__} in column {column!r}; use one name or number instead")
+    if isinstance(cell, float | np.floating) and float(cell).is_integer():
+        cell = int(cell)  # 7 and 7.0 are one user, who must not become two
+    return _HALF_A_PAIR.sub("\ufffd", str(cell))
+
+
+def _array(values: Sequence[str]) -> NDArray[np.object_]:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
