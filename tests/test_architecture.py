@@ -11,9 +11,11 @@ SOURCE = Path(gape.__file__).parent
 LAYERS = [
     {"types", "errors", "_compiled"},
     {"protocols", "geometry", "fingerprint"},
-    {"privacy", "voting", "selection", "plan", "state", "language", "weights", "prompts", "data"},
-    {"evolve", "presets", "generators", "embedders"},
-    {"files", "run_folder", "run", "demo", "plots"},
+    {"privacy", "voting", "selection", "plan", "state", "language", "weights", "prompts", "cleaning", "data"},
+    {"evolve", "labels", "presets", "generators", "embedders", "settings", "advice"},
+    {"files", "run_folder", "run", "export", "plots"},
+    {"writers", "assembly", "progress", "text_folder", "synthesize", "expand"},
+    {"demos"},
     {"cli", "__init__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -22,11 +24,20 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 SIDEWAYS = {
     ("privacy", "voting"),  # the release step counts votes and checks points
     ("plan", "privacy"),  # a plan knows the noise its guarantee needs
+    ("prompts", "language"),  # topics are asked of a model
     ("run", "run_folder"),
     ("run", "files"),
     ("run_folder", "files"),
-    ("demo", "run"),
-    ("demo", "plots"),
+    ("export", "files"),
+    ("assembly", "writers"),
+    ("text_folder", "assembly"),
+    ("synthesize", "assembly"),
+    ("synthesize", "writers"),
+    ("synthesize", "progress"),
+    ("synthesize", "text_folder"),
+    ("expand", "assembly"),
+    ("expand", "writers"),
+    ("expand", "text_folder"),
 }
 
 

@@ -2,27 +2,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from command import gape, one_line_error
 from gape import __version__, cli
-from gape.demo import DemoResult
+from gape.cli import demo
+from gape.demos.clusters import DemoResult
 from gape.privacy.accounting import noise_scale, paper_noise_scale
 from test_demo import is_a_drawing
 
 PRIVACY = ["privacy", "--delta", "1e-6", "--rounds", "10"]
-
-
-def gape(*arguments: str) -> Result:
-    return CliRunner().invoke(cli.app, arguments)
-
-
-def one_line_error(result: Result) -> str:
-    """The error of a command that failed as it should: one line on standard error, exit code 1, no traceback."""
-    assert result.exit_code == 1
-    assert not result.stdout
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    return result.stderr
 
 
 def test_version() -> None:
@@ -33,7 +21,7 @@ def test_version() -> None:
 
 def test_the_demo_prints_what_each_method_keeps_and_costs(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    result = gape("demo", "--out", str(folder), "--seed", "3")
+    result = gape("demo", "--clusters", "--out", str(folder), "--seed", "3")
     assert result.exit_code == 0
     for word in (
         "Ranking",
@@ -48,11 +36,11 @@ def test_the_demo_prints_what_each_method_keeps_and_costs(tmp_path: Path) -> Non
     for name in ("comparison", "ranking", "subsampling", "gape"):
         assert str(folder / f"{name}.png") in result.stdout
         assert is_a_drawing(folder / f"{name}.png")
-    assert "not empty" in one_line_error(gape("demo", "--out", str(folder)))
+    assert "not empty" in one_line_error(gape("demo", "--clusters", "--out", str(folder)))
 
 
 def test_a_demo_without_noise_says_so_loudly(tmp_path: Path) -> None:
-    result = gape("demo", "--out", str(tmp_path / "demo"), "--epsilon", "inf")
+    result = gape("demo", "--clusters", "--out", str(tmp_path / "demo"), "--epsilon", "inf")
     assert result.exit_code == 0
     assert result.stdout.count("NOT PRIVATE") == 4  # each run, and the statement
     assert "Do not publish" in result.stdout
@@ -61,14 +49,16 @@ def test_a_demo_without_noise_says_so_loudly(tmp_path: Path) -> None:
 @pytest.mark.parametrize("epsilon", ["0", "-1", "nan"])
 def test_an_impossible_epsilon_is_refused_before_anything_is_made(epsilon: str, tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    assert "epsilon must be positive" in one_line_error(gape("demo", "--out", str(folder), "--epsilon", epsilon))
+    assert "epsilon must be positive" in one_line_error(
+        gape("demo", "--clusters", "--out", str(folder), "--epsilon", epsilon)
+    )
     assert "epsilon must be positive" in one_line_error(gape(*PRIVACY, "--epsilon", epsilon))
     assert not folder.exists()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    message = one_line_error(gape("demo", "--out", str(tmp_path / "file" / "demo")))
+    message = one_line_error(gape("demo", "--clusters", "--out", str(tmp_path / "file" / "demo")))
     assert f"{tmp_path / 'file' / 'demo'} cannot be made" in message
 
 
@@ -115,7 +105,7 @@ def test_an_interrupt_is_one_line_and_130(monkeypatch: pytest.MonkeyPatch) -> No
     def interrupted(*_: object, **__: object) -> DemoResult:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "run_demo", interrupted)
+    monkeypatch.setattr(demo, "run_questions", interrupted)
     result = gape("demo")
     assert result.exit_code == 130
     assert result.stderr.startswith("interrupted")
@@ -126,7 +116,7 @@ def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> DemoResult:
         raise OSError(28, "No space left on device", "somewhere")
 
-    monkeypatch.setattr(cli, "run_demo", full)
+    monkeypatch.setattr(demo, "run_questions", full)
     assert "No space left on device at somewhere" in one_line_error(gape("demo"))
 
 
@@ -141,3 +131,13 @@ def test_the_console_entry(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         cli.main()
     assert ended.value.code == 1
     assert capsys.readouterr().err.startswith("error: epsilon must be positive")
+
+
+def test_what_nobody_foresaw_is_one_line_without_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> DemoResult:
+        raise KeyError("a private text")
+
+    monkeypatch.setattr(demo, "run_questions", broken)
+    message = one_line_error(gape("demo"))
+    assert "an internal error, KeyError in test_cli.py line" in message
+    assert "private text" not in message

@@ -17,7 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.common import options, over_seeds, wilson, write_rows
 
-from gape import demo, plots
+from gape import plots
+from gape.demos import clusters
 from gape.plots import COLOURS, MARKERS
 from gape.privacy.noise import SeededNoise
 from gape.protocols import Selector
@@ -36,13 +37,13 @@ class Case:
 
     method: str
     epsilon: float = math.inf
-    separation: float = demo.SEPARATION  # R; GAPE's only
+    separation: float = clusters.SEPARATION  # R; GAPE's only
     keep: bool = True
 
     @property
     def selector(self) -> Selector:
         """The selection rule."""
-        return demo.selectors(self.separation)[self.method]
+        return clusters.selectors(self.separation)[self.method]
 
 
 NOISELESS = (
@@ -60,10 +61,10 @@ CASES = (*NOISELESS, *NOISY, *NOT_KEPT)
 def keeps_both(task: tuple[Case, int]) -> bool:
     """Run one case once, and say whether both clusters are kept after the last round."""
     case, seed = task
-    plan = demo.mixture_plan(case.epsilon, seed, keep=case.keep)
-    private = demo.mixture(np.random.default_rng(seed))
-    path = demo.trajectory(case.selector, private, plan, SeededNoise(seed))
-    return demo.clusters_kept(path.samples[-1]) == len(demo.CENTRES)
+    plan = clusters.mixture_plan(case.epsilon, seed, keep=case.keep)
+    private = clusters.mixture(np.random.default_rng(seed))
+    path = clusters.trajectory(case.selector, private, plan, SeededNoise(seed))
+    return clusters.clusters_kept(path.samples[-1]) == len(clusters.CENTRES)
 
 
 def table(cases: tuple[Case, ...], seeds: int, jobs: int) -> list[dict[str, Any]]:
@@ -90,9 +91,9 @@ def table(cases: tuple[Case, ...], seeds: int, jobs: int) -> list[dict[str, Any]
 
 def draw_trajectories(out: Path, seed: int = 0) -> None:
     """Draw the trajectory of every method without noise, as the paper does, and all side by side."""
-    private = demo.mixture(np.random.default_rng(seed))
-    plan = demo.mixture_plan(math.inf, seed)
-    paths = {name: demo.trajectory(rule, private, plan) for name, rule in demo.selectors().items()}
+    private = clusters.mixture(np.random.default_rng(seed))
+    plan = clusters.mixture_plan(math.inf, seed)
+    paths = {name: clusters.trajectory(rule, private, plan) for name, rule in clusters.selectors().items()}
     for name, path in paths.items():
         file = out / f"trajectory_{name.lower().replace('-', '_')}.png"
         plots.trajectory_figure(file, private, path, f"{name}, no noise", colour=COLOURS[name])

@@ -118,7 +118,8 @@ class Endpoint:
                     running[portal.start_task_soon(self._answer, client, path, jobs[place])] = place
                 if not running:
                     return
-                done = wait(running, return_when=FIRST_COMPLETED).done
+                # A signal that another thread was given is seen only when this one wakes.
+                done = wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done
                 for future in sorted(done, key=lambda each: each.exception() is not None):  # answers before errors
                     place, answer = running.pop(future), future.result()
                     if answer is not None:

@@ -23,7 +23,7 @@ class Stored:
 
     A process that is killed loses at most the calls in flight. The key of an answer is the SHA-256 of the model's
     name and of everything in the request; failures are not stored, so they are tried again. The file, mode 0600,
-    holds answers and keys, no prompts. Processes may share it.
+    holds answers and keys, no prompts. Processes may share it. To whatever identifies a run it looks like the name.
     """
 
     def __init__(self, model: LanguageModel, path: str | Path) -> None:
@@ -35,8 +35,11 @@ class Stored:
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             # Without an isolation level every statement is a transaction of its own.
             self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
-            weakref.finalize(self, self._database.close)
+            self._finalizer = weakref.finalize(self, self._database.close)
             self._open()
+
+    def __repr__(self) -> str:
+        return self.name
 
     @property
     def name(self) -> str:
@@ -66,7 +69,7 @@ class Stored:
 
     def close(self) -> None:
         """Close the file; everything in it is already safe."""
-        self._database.close()
+        self._finalizer()  # once: later it would come from whichever thread collects garbage, which SQLite refuses
 
     def _key(self, request: Request) -> bytes:
         return hashlib.sha256(json.dumps([self.name, asdict(request)], sort_keys=True).encode()).digest()
@@ -90,7 +93,7 @@ class Stored:
             database.execute("CREATE TABLE answers (key BLOB PRIMARY KEY, completion TEXT NOT NULL)")
             database.execute(f"PRAGMA user_version = {_FORMAT}")
         elif made != _FORMAT:
-            database.close()
+            self.close()
             raise RunError(f"{self.path} is not a file of stored answers of format {_FORMAT}; name another file")
         database.execute("COMMIT")
         # A commit is one append to a log, handed to the system: that survives the end of the process, however

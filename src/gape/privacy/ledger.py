@@ -78,7 +78,7 @@ class Ledger:
             self._open_file(Path(path), create=budget is not None)
         # Transactions are begun and ended by hand, below.
         self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
-        weakref.finalize(self, self._database.close)
+        self._finalizer = weakref.finalize(self, self._database.close)
         self._database.execute("PRAGMA synchronous = EXTRA")
         with self._transaction():
             for statement in _SCHEMA.split(";"):
@@ -87,12 +87,12 @@ class Ledger:
                 self._write_first_facts(budget)
         facts = self._facts()
         if facts.get("format") != _FORMAT:
-            self._database.close()
+            self.close()
             raise RunError(f"{self.path} is not a ledger of format {_FORMAT}; name another file")
         self.id = facts["id"]
         if budget is not None and self.budget != budget:
             has = self.budget
-            self._database.close()
+            self.close()
             raise BudgetError(
                 f"the ledger {self.path} has the budget epsilon {has.epsilon:g}, delta {has.delta:g}, "
                 f"{has.neighbours!r}, not epsilon {budget.epsilon:g}, delta {budget.delta:g}, {budget.neighbours!r}; "
@@ -101,7 +101,7 @@ class Ledger:
 
     def close(self) -> None:
         """Close the file; everything in it is already safe."""
-        self._database.close()
+        self._finalizer()  # once: later it would come from whichever thread collects garbage, which SQLite refuses
 
     @property
     def budget(self) -> Budget:

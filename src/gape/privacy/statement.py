@@ -28,6 +28,11 @@ class PrivacyStatement:
     secure_noise: bool
     dataset_epsilon: float  # of everything that was ever released about the dataset, by its ledger
 
+    @property
+    def headline(self) -> str:
+        """Say it in a few words, for a title."""
+        return f"epsilon {self.epsilon:.3g}" if self.private else "no noise, NOT PRIVATE"
+
     def text(self) -> str:
         """Say it in a paragraph that a privacy officer can check."""
         if not self.private:

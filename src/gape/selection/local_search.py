@@ -21,8 +21,8 @@ from gape.types import Floats, NoisyVotes, Points
 # Up to so many points distances are held in float64: 300 MB.
 _SMALL = 4096
 
-# Swaps times candidates up to which the loop asks for a certified optimum; about ten seconds.
-_AFFORDABLE = 4_000_000_000
+# Possible swaps up to which the loop asks for a proof that none is left; a fraction of a second each at worst.
+_AFFORDABLE = 10_000
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,16 @@ class Gape:
     The paper's threshold keeps noise out, and at practical sizes nearly everything with it. With `spare` it gives way:
     it is lowered, to zero at least, until `spare` times as many candidates as are asked for lie above it. That reads
     noisy votes alone and so costs no privacy.
+
+    In the paper's objective the negative votes cancel positive ones near them. Without `signed` they count as zero, and
+    the rule is a weighted k-median: under much noise it came nearer to the data (docs/selection.md).
     """
 
     separation: float
     threshold: float
-    certify: bool | None = None  # None: as far as `affordable` allows
+    certify: bool | None = None  # None: where it is affordable; else the flow is held, which takes seconds
     spare: float = 0.0
+    signed: bool = True
 
     def __call__(
         self,
@@ -128,17 +132,12 @@ class Gape:
         if wanted > 0 and (votes > threshold).sum() < wanted:
             kept = np.sort(votes)[::-1][:wanted]
             threshold = max(0.0, float(kept[-1]) - 0.5)  # votes are whole numbers
-        certify = affordable(votes, size, threshold) if self.certify is None else self.certify
-        result = local_search(points, votes, size, separation=self.separation, threshold=threshold, certify=certify)
+        free = max(int((votes > threshold).sum()) - size, 0)
+        weights = votes if self.signed else np.maximum(votes, 0)
+        # Where nothing is negative, holding the flow holds nothing back: the proof is made on the way.
+        affordable = size * free <= _AFFORDABLE or not (weights < 0).any()
+        certify = affordable if self.certify is None else self.certify
+        result = local_search(points, weights, size, separation=self.separation, threshold=threshold, certify=certify)
         if result.interrupted:  # the votes are paid for and kept; a resumed run selects again, and from all of them
             raise KeyboardInterrupt
         return result
-
-
-def affordable(votes: NoisyVotes, size: int, threshold: float) -> bool:
-    """Say whether a certified optimum takes seconds rather than minutes: the default of the loop.
-
-    Measured in docs/selection.md: the proof grows with the number of possible swaps times that of the candidates.
-    """
-    free = max(int((votes > threshold).sum()) - size, 0)
-    return size * free * len(votes) <= _AFFORDABLE

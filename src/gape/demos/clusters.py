@@ -111,7 +111,7 @@ class DemoResult:
     comparison: Path
 
 
-def run_demo(
+def run_clusters(
     folder: str | Path,
     epsilon: float = 4.0,
     seed: int = 0,
@@ -134,7 +134,7 @@ def run_demo(
         runs = [_run_method(folder, method, plan, private, chosen[method], ledger, progress) for method in chosen]
         total = spent(ledger.releases(), plan.delta)
     comparison = folder / "comparison.png"
-    title = f"Private Evolution on two clusters, {rounds} rounds, {_privacy(runs[-1].statement)}"
+    title = f"Private Evolution on two clusters, {rounds} rounds, {runs[-1].statement.headline}"
     comparison_figure(comparison, private, {each.method: each.trajectory for each in runs}, title)
     return DemoResult(tuple(runs), total, plan.delta, comparison)
 
@@ -159,7 +159,7 @@ def _run_method(
     _, statement = run(folder / method.lower(), plan, *parts, ledger, progress=note)
     figure = folder / f"{method.lower()}.png"
     path = Trajectory.of(states)
-    trajectory_figure(figure, private, path, f"{method}: {_privacy(statement)}", colour=COLOURS[method])
+    trajectory_figure(figure, private, path, f"{method}: {statement.headline}", colour=COLOURS[method])
     return DemoRun(method, path, statement, figure)
 
 
@@ -173,7 +173,3 @@ def _new_folder(folder: str | Path) -> Path:
     if occupied:
         raise RunError(f"the folder {folder} is not empty; look at what is there, and name a new folder or delete it")
     return folder
-
-
-def _privacy(statement: PrivacyStatement) -> str:
-    return f"epsilon {statement.epsilon:.3g}" if statement.private else "no noise, NOT PRIVATE"

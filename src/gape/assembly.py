@@ -1,0 +1,225 @@
+"""From settings and private records to the parts of a run."""
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from gape.advice import samples_for, usual_delta
+from gape.data import Records, load_texts
+from gape.embedders.cached import Cached
+from gape.embedders.privacy import require_private_embedding
+from gape.errors import InputError
+from gape.fingerprint import dataset_fingerprint
+from gape.labels import LabelledEmbedder, PerLabel, labelled
+from gape.plan import Plan
+from gape.privacy.accounting import Neighbours
+from gape.prompts import load
+from gape.protocols import Embedder, Selector
+from gape.selection.bounded_lipschitz import BoundedLipschitz
+from gape.selection.kmedoids import KMedoids
+from gape.selection.local_search import Gape
+from gape.selection.ranking import Ranking
+from gape.selection.subsampling import Subsampling
+from gape.settings import EMBEDDERS, GENERATORS, START, Settings
+from gape.types import Points
+from gape.voting.electorate import LocalElectorate
+from gape.writers import kind_of, optional_part
+
+# Scales and copies of each way to vary a text: seven variations each, for they mattered more than anything else.
+# Shares from small to nearly all, mixed in one round, found more than any single share; a temperature of 1 more than
+# others. A scale of a corpus is an exponent: of 10,000 texts, the 6 to 1,600 nearest.
+VARIATIONS: dict[str, tuple[tuple[float, ...], int]] = {
+    "resample": ((0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.9), 1),
+    "rephrase": ((1.0,), 7),
+    "fill": ((0.5,), 7),
+    "corpus": ((0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), 1),
+}
+
+_FAILURE = 0.05  # the beta of the paper's threshold
+
+
+class TextElectorate(LocalElectorate):
+    """Private texts that vote by their embeddings, known to the ledger by what they say.
+
+    So the budget of a dataset is one, whichever embedder or labels a run uses.
+    """
+
+    def __init__(self, records: Records, points: Points, votes_per_unit: int) -> None:
+        """Hold `points`, (n, d), of the records."""
+        units = None if records.users is None else records.users.tolist()
+        super().__init__(points, units=units, votes_per_unit=votes_per_unit)
+        self._of = records
+
+    def fingerprint(self, salt: bytes) -> str:
+        """Identify the dataset: its texts and users, in any order."""
+        return text_fingerprint(self._of, salt)
+
+
+def text_fingerprint(records: Records, salt: bytes) -> str:
+    """Identify records by their texts and users, in any order."""
+    return dataset_fingerprint(_contents(records), salt)
+
+
+def unit_of(records: Records) -> str:
+    """What is protected: a record, or a user."""
+    return "record" if records.users is None else "user"
+
+
+def units_of(records: Records) -> int:
+    """Count what is protected; the number is taken as public."""
+    return len(records) if records.users is None else len(set(records.users.tolist()))
+
+
+def read_records(settings: Settings, source: object = None) -> Records:
+    """Read the private texts, from `source` or from the file that the settings name."""
+    if source is None and not settings.data:
+        raise InputError("there is no data; name a file of private texts")
+    return load_texts(settings.data if source is None else source, settings.text, settings.label, settings.user)
+
+
+def resolved(settings: Settings, records: Records) -> Settings:
+    """Fill in what follows from other settings and from public numbers: the settings as they will be used."""
+    if settings.epsilon is None:
+        raise InputError("epsilon must be given; 1 is a strong guarantee, 8 a weak one, inf none at all")
+    kind_of(settings.embedder, EMBEDDERS, "embedder")
+    if settings.prompts is not None:
+        load(settings.prompts)  # which refuses what is none
+    variation, scales, copies = _variations(settings)
+    units = units_of(records)
+    delta = usual_delta(units) if settings.delta is None else settings.delta
+    samples = settings.samples or samples_for(
+        units,
+        settings.epsilon,
+        delta,
+        settings.rounds,
+        len(scales) * copies + int(settings.keep),
+        neighbours=cast(Neighbours, settings.neighbours),
+        votes_per_unit=settings.votes_per_unit,
+    )
+    return settings.with_values(
+        labels=_labels(settings, records),
+        delta=delta,
+        samples=samples,
+        initial=settings.initial or START[settings.preset] * samples,
+        variation=variation,
+        scales=scales,
+        copies=copies,
+    )
+
+
+def make_plan(settings: Settings) -> Plan:
+    """Return the plan of resolved settings."""
+    return Plan(
+        epsilon=_known(settings.epsilon),
+        delta=_known(settings.delta),
+        rounds=settings.rounds,
+        samples=_known(settings.samples),
+        scales=_known(settings.scales),
+        copies=_known(settings.copies),
+        keep=settings.keep,
+        initial=_known(settings.initial),
+        neighbours=cast(Neighbours, settings.neighbours),
+        votes_per_unit=settings.votes_per_unit,
+        seed=settings.seed,
+    )
+
+
+def make_selector(settings: Settings, plan: Plan, units: int) -> Selector:
+    """Return the rule that picks the survivors."""
+    rules: dict[str, Callable[[], Selector]] = {
+        "gape": lambda: _gape(settings, plan),
+        "ranking": Ranking,
+        "subsampling": Subsampling,
+        "kmedoids": KMedoids,
+        "bounded-lipschitz": lambda: BoundedLipschitz(units * plan.votes_per_unit),
+    }
+    rule = rules[settings.selector]()
+    return rule if settings.labels is None else PerLabel(rule, settings.labels)
+
+
+def make_embedder(settings: Settings) -> Embedder:
+    """Return the embedder of private texts and candidates alike, for texts without labels and without a cache."""
+    kind = kind_of(settings.embedder, EMBEDDERS, "embedder")
+    name = settings.embedder.partition(":")[2]
+    if kind == "minilm":
+        from gape.embedders.minilm import MiniLM  # noqa: PLC0415  (heavy)
+
+        return MiniLM()
+    if kind == "openai":
+        from gape.embedders.openai import OpenAIEmbedder  # noqa: PLC0415  (heavy)
+
+        return OpenAIEmbedder(
+            model=name,
+            base_url=settings.embedder_base_url or settings.base_url,
+            key_variable=settings.embedder_key_variable or settings.key_variable,
+            concurrency=settings.concurrency,
+            timeout=settings.timeout,
+            private_text_may_leave=settings.private_text_may_leave,
+        )
+    return cast(Embedder, optional_part(kind)(name))
+
+
+def candidate_embedder(settings: Settings, embedder: Embedder) -> Embedder:
+    """Return the embedder as candidates meet it: what survives a round is not embedded again."""
+    cached = Cached(embedder)
+    return cached if settings.labels is None else LabelledEmbedder(cached, settings.labels)
+
+
+def make_electorate(settings: Settings, records: Records, embedder: Embedder) -> TextElectorate:
+    """Embed the private texts, once and in memory, if the embedder may see them."""
+    require_private_embedding(embedder)
+    if settings.labels is None or records.labels is None:
+        points = embedder.embed(records.texts)
+    else:
+        points = LabelledEmbedder(embedder, settings.labels).embed(labelled(records.labels, records.texts))
+    return TextElectorate(records, points, settings.votes_per_unit)
+
+
+def _variations(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:
+    """How texts are varied, at which scales, and how often at each."""
+    kind = kind_of(settings.generator, GENERATORS, "generator")
+    variation = settings.variation or {"openai": "rephrase", "corpus": None}.get(kind, "resample")
+    if kind == "corpus" and not Path(file := settings.generator.partition(":")[2]).exists():
+        raise InputError(f"there is no corpus {file}; name a file of public texts after corpus:")
+    if kind == "openai" and variation == "resample":
+        raise InputError(
+            "variation 'resample' needs a model that goes on from an opening, and a chat service does not; use "
+            "'rephrase' or 'fill'"
+        )
+    scales, copies = VARIATIONS[variation if variation and kind != "corpus" else "corpus"]
+    if settings.scales is not None:
+        scales, copies = settings.scales, 1
+    return variation, scales, settings.copies or copies
+
+
+def _labels(settings: Settings, records: Records) -> tuple[str, ...] | None:
+    if settings.labels is not None or records.labels is None:
+        return settings.labels
+    if not settings.labels_are_public:
+        raise InputError(
+            "which labels occur is private too; list those that can occur as labels, or say by labels_are_public that "
+            "the ones in the data are no secret"
+        )
+    return tuple(sorted(set(records.labels.tolist())))
+
+
+def _gape(settings: Settings, plan: Plan) -> Gape:
+    separation = math.inf if settings.separation is None else settings.separation
+    if settings.threshold == "auto":
+        return Gape(separation, threshold=plan.sigma, spare=2.0, signed=settings.signed)
+    if settings.threshold == "paper":  # Algorithm 4, line 6
+        tau = plan.sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / _FAILURE))
+        return Gape(separation, tau, signed=settings.signed)
+    return Gape(separation, float(settings.threshold) * plan.sigma, signed=settings.signed)
+
+
+def _contents(records: Records) -> Iterator[bytes]:
+    users = records.users if records.users is not None else [""] * len(records)
+    return (f"{len(user)} {user} {text}".encode() for user, text in zip(users, records.texts, strict=True))
+
+
+def _known(value: Any) -> Any:
+    if value is None:
+        raise InputError("these settings are not resolved; pass them through gape.assembly.resolved")
+    return value

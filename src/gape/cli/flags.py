@@ -1,0 +1,82 @@
+"""Every setting as a flag: the commands that take settings take all of them, under the same names as in TOML."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+
+from gape.errors import InputError
+from gape.settings import CHOICES, Settings, read_toml, settings_fields
+
+_KIND = inspect.Parameter.KEYWORD_ONLY
+_PLAIN = (str, int, float, bool)
+_SHOWN = {"keep": "--keep/--no-keep"}
+
+
+def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the argument DATA, a flag for every setting, and --settings for a file of them.
+
+    The command gets them as its first argument, joined: flags override the file, the file the preset.
+    """
+    own = [each.replace(kind=_KIND) for each in inspect.signature(command).parameters.values()][1:]
+    hints = get_type_hints(Settings)
+    parameters = [
+        _parameter("data", Annotated[str | None, typer.Argument(help=settings_fields()[0].metadata["help"])]),
+        *(_flag(each.name, hints[each.name], each.metadata, each.default) for each in settings_fields()[1:]),
+        _parameter(
+            "settings",
+            Annotated[
+                Path | None,
+                typer.Option(help="A TOML file of settings, named as these flags, which override it."),
+            ],
+        ),
+    ]
+
+    def wrapped(**given: Any) -> None:
+        file = given.pop("settings")
+        mine = {each.name: given.pop(each.name) for each in own}
+        values = {name: _parsed(name, value, hints[name]) for name, value in given.items()}
+        command(Settings.of(read_toml(file) if file else {}, values), **mine)
+
+    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
+    wrapped.__signature__ = inspect.Signature([parameters[0], *own, *parameters[1:]])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {each.name: each.annotation for each in [*parameters, *own]}
+    return wrapped
+
+
+def _flag(name: str, kind: Any, said: Any, default: Any) -> inspect.Parameter:
+    text = said["help"]
+    if default not in (None, False, "") and not isinstance(default, bool):
+        shown = f"{default:g}" if isinstance(default, float) else default
+        text = f"{text} (default {shown})"
+    options = {"help": text, "rich_help_panel": said["group"], "show_default": False}
+    names = [_SHOWN[name]] if name in _SHOWN else [f"--{name.replace('_', '-')}"]
+    return _parameter(name, Annotated[_type(name, kind), typer.Option(*names, **options)])
+
+
+def _type(name: str, kind: Any) -> Any:
+    """The type by which a flag is read: lists come as one text."""
+    if name in CHOICES:
+        return Literal[CHOICES[name]] | None
+    plain = [option for option in (get_args(kind) if isinstance(kind, UnionType) else (kind,)) if option in _PLAIN]
+    return (plain[-1] if plain else str) | None
+
+
+def _parsed(name: str, value: Any, kind: Any) -> Any:
+    is_list = any(get_origin(option) is tuple for option in get_args(kind))
+    if value is None or not is_list:
+        return value
+    parts = [part.strip() for part in value.split(",") if part.strip()]
+    if name != "scales":
+        return parts
+    try:
+        return [float(part) for part in parts]
+    except ValueError:
+        raise InputError(f"{name} must be numbers separated by commas, got {value!r}") from None
+
+
+def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, _KIND, default=None, annotation=annotation)

@@ -1,0 +1,65 @@
+"""A run as one watches it: a bar in a terminal, a line a step elsewhere."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from gape.cli.shared import in_words
+from gape.progress import Progress
+
+
+@contextmanager
+def watching() -> Iterator[Callable[[Progress], None]]:
+    """Show what is reported to the function given, on standard error."""
+    terminal = Console(stderr=True, highlight=False, soft_wrap=True)
+    pace = _Pace()
+    if not terminal.is_terminal:
+        last = ""
+
+        def print_steps(now: Progress) -> None:
+            nonlocal last
+            step = _step(now)
+            if step != last:
+                terminal.print(f"{step}{pace.of(now)}", markup=False)
+                last = step
+
+        yield print_steps
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[pace]}"))
+    with Bar(*columns, console=terminal, transient=True) as bar:
+        task = bar.add_task("Starting", total=None, pace="")
+
+        def show(now: Progress) -> None:
+            # Without a model there is nothing to count but rounds.
+            done, total = (now.written, now.texts) if now.texts else (now.round, now.rounds)
+            bar.update(task, description=_step(now), completed=done, total=total, pace=pace.of(now))
+
+        yield show
+
+
+def _step(now: Progress) -> str:
+    where = f"Round {now.round} of {now.rounds}" if now.round else "Start"
+    return f"{where}: {now.doing}"
+
+
+class _Pace:
+    """Texts and tokens a second, from the first answer on, and what follows for the time left."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def of(self, now: Progress) -> str:
+        if self._since is None:
+            self._since = time.monotonic() if now.asked else None
+            return ""
+        elapsed = max(time.monotonic() - self._since, 1e-3)
+        parts = [f"{now.written} of {now.texts} texts", f"{now.tokens / elapsed:.0f} tokens/s"]
+        if now.cost:
+            parts.append(f"cost {now.cost:.2f}")
+        if now.written < now.texts and now.asked > 1:
+            parts.append(f"{in_words((now.texts - now.written) * elapsed / now.asked)} left")
+        return "  " + ", ".join(parts)

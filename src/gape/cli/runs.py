@@ -1,0 +1,106 @@
+"""`gape status`, `gape export`, `gape expand`: what to do with a run that is there."""
+
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from gape.cli.shared import errors_in_one_line, output
+from gape.errors import InputError
+from gape.expand import expand as expand_run
+from gape.export import Format
+from gape.export import export as export_run
+from gape.text_folder import Status, TextFolder
+
+Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
+
+_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", "": "hf"}
+
+
+@errors_in_one_line()
+def status(run: Run) -> None:
+    """Say how far a run is, what it has spent, and what is there."""
+    now = TextFolder(run).status()
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in _rows(run, now).items():
+        table.add_row(name, value)
+    output().print(table)
+
+
+@errors_in_one_line()
+def export(
+    run: Run,
+    out: Annotated[Path | None, typer.Option(help="File, or folder for hf; by default RUN-synthetic.csv.")] = None,
+    format: Annotated[  # noqa: A002  (the users' word)
+        Format | None, typer.Option(help="By default what the name of the file says, else csv.")
+    ] = None,
+) -> None:
+    """Write the texts of a finished run for others, with a card and its privacy statement beside them."""
+    chosen, destination = _destination(run, out, format)
+    for path in export_run(run, destination, chosen):
+        output().print(str(path), markup=False)
+
+
+@errors_in_one_line()
+def expand(
+    run: Run,
+    count: Annotated[int, typer.Option(help="Texts in all, those of the run included.")],
+    out: Annotated[Path, typer.Option(help="File to write: .csv, .jsonl or .parquet, or a folder for hf.")],
+    format: Annotated[  # noqa: A002  (the users' word)
+        Format | None, typer.Option(help="By default what the name of the file says.")
+    ] = None,
+) -> None:
+    """Write more texts than a finished run has, by varying those, at no cost to privacy.
+
+    The trade: recall goes up, since more of what the private data contains has a text near it, and precision goes
+    down, since no vote has judged the new texts.
+    """
+    chosen, destination = _destination(run, out, format)
+    if destination.exists():
+        raise InputError(f"{destination} exists and nothing is overwritten; remove it or name another destination")
+    terminal = Console(stderr=True)
+    columns = (TextColumn("Writing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
+        task = bar.add_task("", total=count)
+        rows = expand_run(run, count, lambda written: bar.update(task, completed=min(written, count)))
+    for path in export_run(run, destination, chosen, rows):
+        output().print(str(path), markup=False)
+
+
+def _destination(run: Path, out: Path | None, named: Format | None) -> tuple[Format, Path]:
+    if named is None:
+        named = "csv" if out is None else _from_suffix(out)
+    if out is None:
+        suffix = "-synthetic" if named == "hf" else f"-synthetic.{named}"  # never the name of the private file
+        out = Path(run.absolute().name + suffix)
+    return named, out
+
+
+def _from_suffix(out: Path) -> Format:
+    for known in get_args(Format):
+        if _SUFFIXES.get(out.suffix) == known:
+            return known  # type: ignore[no-any-return]
+    raise InputError(f"{out} does not say its format by .csv, .jsonl or .parquet; give --format")
+
+
+def _rows(run: Path, now: Status) -> dict[str, str]:
+    if now.finished:
+        state = f"finished; {run / 'release'} may be published as its statement says"
+    elif now.running:
+        state = "running"
+    else:
+        state = f"stopped; `gape resume {run}` goes on"
+    step = ", candidates of the next are written" if now.voting else ""
+    rows = {"state": state, "rounds": f"{now.rounds_done} of {now.rounds} done{step}"}
+    if now.answers:
+        tokens = now.tokens
+        rows["answers"] = f"{now.answers:,} stored: {tokens.prompt:,} tokens read, {tokens.completion:,} written"
+    if now.budget is None:
+        rows["spent"] = "not known: the ledger is not where the settings say"
+    else:
+        rows["spent"] = f"epsilon {now.epsilon_spent:.4g} by this run, at delta {now.budget.delta:.3g}"
+        rows["dataset"] = f"epsilon {now.dataset_epsilon:.4g} of a budget of {now.budget.epsilon:g}, by all runs on it"
+    return rows

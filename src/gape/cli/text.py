@@ -1,0 +1,160 @@
+"""`gape plan`, `gape run`, `gape resume`: synthetic texts from private ones."""
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gape.advice import Outlook, outlook
+from gape.assembly import make_plan, read_records, resolved, unit_of, units_of
+from gape.cli.flags import takes_settings
+from gape.cli.live import watching
+from gape.cli.models import fetch_visibly
+from gape.cli.shared import errors_in_one_line, in_words, output, print_statement, resumable
+from gape.data import Records
+from gape.plan import Plan
+from gape.settings import Settings
+from gape.synthesize import SyntheticTexts, run_text
+from gape.synthesize import resume as resume_run
+from gape.text_folder import TextFolder, ledger_of
+from gape.weights import MINILM, SMOLLM2
+from gape.writers import cores, describe_writer
+
+_SHOWN_TEXTS, _SHOWN_CHARACTERS = 3, 300
+
+
+@errors_in_one_line()
+@takes_settings
+def plan(settings: Settings) -> None:
+    """Say what a run would do: noise against votes, calls, tokens, cost and time. Spends and sends nothing.
+
+    Takes the flags of `gape run`.
+    """
+    records = read_records(settings)
+    settings = resolved(settings, records)
+    chosen = make_plan(settings)
+    expected = outlook(chosen, units_of(records), describe_writer(settings), cores=cores())
+    console = output()
+    _print_plan(console, settings, records, chosen, expected)
+    for remark in (*expected.remarks, *_of_ledger(settings, chosen)):
+        console.print(f"- {remark}", markup=False)
+
+
+@errors_in_one_line()
+@takes_settings
+def run(
+    settings: Settings,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default runs/ and the name of DATA.")] = None,
+) -> None:
+    """Make synthetic texts from private ones, under a differential privacy guarantee.
+
+    Private texts stay on this machine and vote for what a generator has written. A run that is stopped goes on by
+    `gape resume`. See `gape plan` for what to expect.
+    """
+    folder = out or Path("runs") / (Path(settings.data).name.partition(".")[0] or "run")
+    _fetch_models(settings)
+    with resumable(folder), watching() as progress:
+        result = run_text(settings, folder, progress=progress)
+    _print_result(output(), folder, result)
+
+
+@errors_in_one_line()
+def resume(
+    run: Annotated[Path, typer.Argument(help="Folder of the run.")],
+    data: Annotated[str | None, typer.Option(help="Where the data lies now, if it was moved.")] = None,
+    ledger: Annotated[str | None, typer.Option(help="Where its ledger lies now.")] = None,
+    max_cost: Annotated[float | None, typer.Option(help="Another cap on the cost of the whole run.")] = None,
+    max_tokens_total: Annotated[int | None, typer.Option(help="Another cap on its tokens.")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Requests in flight.")] = None,
+    key_variable: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
+) -> None:
+    """Go on with a run that was stopped, by its own settings.
+
+    No answer that was stored is asked for again, and no round is paid for twice.
+    """
+    settings = TextFolder(run).settings()
+    _fetch_models(settings)
+    with resumable(run), watching() as progress:
+        result = resume_run(
+            run,
+            progress=progress,
+            data=data,
+            ledger=ledger,
+            max_cost=max_cost,
+            max_tokens_total=max_tokens_total,
+            concurrency=concurrency,
+            key_variable=key_variable,
+        )
+    _print_result(output(), run, result)
+
+
+def _fetch_models(settings: Settings) -> None:
+    """Fetch what the run needs and is not here, once it is clear that the run can be."""
+    needed = {"embedded": SMOLLM2, "minilm": MINILM}
+    chosen = [each for name, each in needed.items() if name in {settings.generator, settings.embedder}]
+    if all(weights.fetched for weights in chosen):
+        return
+    resolved(settings, read_records(settings))
+    for weights in chosen:
+        fetch_visibly(weights)
+
+
+def _print_plan(console: Console, settings: Settings, records: Records, chosen: Plan, expected: Outlook) -> None:
+    unit = unit_of(records)
+    blank = f", {records.dropped} blank rows left out" if records.dropped else ""
+    users = f" of {expected.units} users" if unit == "user" else ""
+    variations = len(chosen.scales) * chosen.copies
+    kept = " and the text itself" if chosen.keep else ""
+    rows = {
+        "data": f"{records.source}: {len(records)} records{users}{blank}",
+        "guarantee": f"epsilon {chosen.epsilon:g}, delta {chosen.delta:.3g}, for one {unit} ({chosen.neighbours}); the "
+        f"number of {unit}s is taken as public",
+        "noise": f"sigma {chosen.sigma:.4g} on every vote, in each of {chosen.rounds} rounds",
+        "texts": f"{chosen.samples} samples; {variations} variations of each{kept}: "
+        f"{chosen.samples * (variations + int(chosen.keep))} candidates a round",
+        "method": f"{settings.selector}, generator {settings.generator}"
+        + (f" ({settings.variation})" if settings.variation else "")
+        + f", embedder {settings.embedder}",
+        "work": f"{expected.calls:,} answers, about {expected.prompt_tokens:,} tokens read and "
+        f"{expected.completion_tokens:,} written"
+        if expected.calls
+        else "no language model is asked",
+    }
+    if settings.generator.startswith("openai:"):
+        rows["cost"] = f"about {expected.cost:.2f}" if expected.cost else "not known: give the prices"
+    if expected.seconds is not None:
+        rows["time"] = f"about {in_words(expected.seconds)} on this machine (an estimate)"
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in rows.items():
+        table.add_row(name, value, style=None)
+    console.print(table)
+    console.print()
+
+
+def _of_ledger(settings: Settings, chosen: Plan) -> list[str]:
+    standing = ledger_of(settings)
+    if standing is None:
+        return []
+    budget, spent, fits = standing.budget, standing.epsilon, standing.fits(chosen)
+    said = f"Earlier runs have spent epsilon {spent:.3g} of the data's budget of {budget.epsilon:g}."
+    if fits or settings.budget_epsilon is not None:
+        return [said]
+    return [f"{said} This run does not fit into the rest: raise --budget-epsilon, if whoever owns the data agrees."]
+
+
+def _print_result(console: Console, folder: Path, result: SyntheticTexts) -> None:
+    console.print(f"{len(result)} synthetic texts, for instance:", style="bold")
+    for place, text in enumerate(result.texts[:_SHOWN_TEXTS]):
+        label = f"{result.labels[place]}: " if result.labels else ""
+        short = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS].rsplit(maxsplit=1)[0] + " ..."
+        console.print(f"- {label}{short}", markup=False)
+    print_statement(console, result.privacy)
+    console.print("\nFiles", style="bold")
+    console.print(f"{folder / 'release'}: synthetic.parquet and its privacy statement, to publish", markup=False)
+    console.print(f"{folder / 'internal'}: how it came about, to keep", markup=False)
+    console.print(f"`gape export {folder} --format csv` writes the texts in another format.", markup=False)
+    if math.isinf(result.privacy.epsilon):
+        console.print("NOT PRIVATE: do not publish it.", style="bold red")

@@ -1,0 +1,1 @@
+"""Runs to look at first, on data that nobody has to protect, so that their figures may show it."""

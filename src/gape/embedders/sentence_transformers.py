@@ -1,0 +1,64 @@
+"""Any sentence embedder of the sentence-transformers library, on this machine's processor or GPU."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gape.errors import InputError
+from gape.language.transformers import weights_digest
+from gape.types import Points, Samples
+
+
+class SentenceTransformer:
+    """A model of a folder or of the hub: texts to unit vectors, (n, d); the texts stay on this machine.
+
+    The same texts get the same vectors on the same machine, in whatever order they come, and equal texts equal ones.
+    With `batch` 1 a text's vector depends on the text alone; in larger batches its last bits depend on the others too,
+    as their number and longest text change the order of sums, so two candidates equally near to a private record but
+    for rounding could change places. Text beyond the model's own limit is not read.
+    """
+
+    def __init__(self, model: str | Path, *, device: str | None = None, batch: int = 32) -> None:
+        """Load `model`, a folder or a name on the hub, in float32, onto `device`, by default a GPU if there is one."""
+        if batch < 1:
+            raise InputError(f"batch must be at least 1, got {batch}")
+        try:
+            import sentence_transformers  # noqa: PLC0415  (heavy, and in an extra)
+        except ImportError as error:
+            raise InputError(
+                f"the embedder st needs sentence-transformers ({error}); run `pip install 'gape[st]'`"
+            ) from error
+        try:
+            self._model: Any = sentence_transformers.SentenceTransformer(str(model), device=device).float().eval()
+        except Exception as error:  # whatever the libraries and the files raise
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise InputError(
+                f"sentence-transformers cannot load {model} ({reason}); name the folder of such a model, or one of "
+                "the hub"
+            ) from error
+        self.batch = batch
+        # Modules without weights, such as the pooling, and the default prompt make another embedding of the same model.
+        rest = [f"{type(part).__name__} {part.get_config_dict()}" for part in self._model if not part.state_dict()]
+        prompt = self._model.prompts.get(self._model.default_prompt_name, "")
+        self._weights = weights_digest(self._model, "\n".join([*rest, prompt]))
+
+    def __repr__(self) -> str:
+        return f"SentenceTransformer(weights={self._weights}, max_tokens={self._model.max_seq_length})"
+
+    def embed(self, samples: Samples) -> Points:
+        """Embed texts, (n,), as float32 rows of length 1, (n, d); a row that the model makes zero stays so."""
+        if samples.ndim != 1 or not all(isinstance(text, str) for text in samples):
+            raise InputError(f"{self!r} embeds a list of texts, got an array of {samples.dtype} of {samples.shape}")
+        if not len(samples):
+            return np.empty((0, self._model.get_embedding_dimension()), dtype=np.float32)
+        # Half a surrogate pair, which broken files contain, is no character that a tokenizer would take.
+        texts = [text.encode(errors="replace").decode() for text in samples]
+        places = {text: place for place, text in enumerate(sorted(set(texts)))}  # one order, whatever they came in
+        # The library sorts them by length itself, so that a batch has little padding.
+        rows = self._model.encode(list(places), batch_size=self.batch, show_progress_bar=False).astype(np.float64)
+        if not np.isfinite(rows).all():
+            raise InputError(f"{self!r} gives embeddings that are not finite; use another model")
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        points: Points = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        return points[[places[text] for text in texts]]

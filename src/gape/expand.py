@@ -1,0 +1,50 @@
+"""More samples from a finished run, at no cost to privacy."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from gape.assembly import make_embedder, make_plan
+from gape.errors import InputError
+from gape.export import read_finished
+from gape.labels import labelled
+from gape.text_folder import TextFolder
+from gape.types import Samples
+from gape.writers import Listener, make_generator, make_model, make_prompts, remembering, writes
+
+
+def expand(run: str | Path, count: int, progress: Callable[[int], None] | None = None) -> Samples:
+    """Return `count` samples: those of a finished run, and further variations of them.
+
+    It reads published data alone, so the guarantee of the run holds for all of them at no further cost. Recall rises,
+    for more of what the private data contains is near one of them; precision falls, for no vote has judged the new
+    ones. `progress` is told how many the model has written.
+    """
+    folder = TextFolder(run)
+    _, _, table = read_finished(folder.path)
+    settings = folder.settings()
+    plan = make_plan(settings)
+    texts = np.array(table["text"].to_pylist(), dtype=object)
+    samples = texts if settings.labels is None else labelled(table["label"].to_pylist(), texts)
+    if count <= len(samples):
+        raise InputError(f"count must be more than the {len(samples)} samples that are there, got {count}")
+    written = 0
+
+    def note(_: object) -> None:
+        nonlocal written
+        written += 1
+        if progress:
+            progress(written)
+
+    embedder = None if writes(settings) else make_embedder(settings)
+    rng = np.random.default_rng([plan.seed, plan.rounds + 1, *b"expand"])
+    parts, turn = [samples], 0
+    listener = Listener(note, lambda _: None)
+    with remembering(make_model(settings, folder.answers), folder.answers, listener) as model:
+        generator = make_generator(settings, model, make_prompts(settings, model), embedder)
+        while missing := count - sum(len(part) for part in parts):
+            some = samples[rng.permutation(len(samples))[:missing]]
+            parts.append(generator.vary(some, plan.scales[turn % len(plan.scales)], rng))
+            turn += 1
+    return np.concatenate(parts)

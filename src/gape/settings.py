@@ -1,0 +1,310 @@
+"""Every choice of a text run, as plain values: what the command line's flags, a TOML file and Python all set."""
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, replace
+from difflib import get_close_matches
+from numbers import Integral, Real
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from gape.errors import InputError
+from gape.privacy.accounting import Neighbours
+
+T = TypeVar("T")
+
+# As their authors run them: 7 rephrasings of every sample, m = 2,000, T = 10, a start of 2m. AugPE keeps the selected
+# among the candidates, SubsamplePE does not. What is not listed is as for GAPE, so that comparisons are fair.
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "gape": {},
+    "augpe": {"selector": "ranking", "samples": 2000, "rounds": 10, "variation": "rephrase"},
+    "subsamplepe": {
+        "selector": "subsampling",
+        "samples": 2000,
+        "rounds": 10,
+        "variation": "rephrase",
+        "keep": False,
+    },
+}
+START = {"gape": 1, "augpe": 2, "subsamplepe": 2}  # the size of S(0), in multiples of m
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "neighbours": get_args(Neighbours),
+    "preset": tuple(PRESETS),
+    "variation": ("resample", "rephrase", "fill"),
+    "selector": ("gape", "ranking", "subsampling", "kmedoids", "bounded-lipschitz"),
+}
+GENERATORS = ("embedded", "openai:MODEL", "hf:MODEL", "corpus:FILE")
+EMBEDDERS = ("minilm", "openai:MODEL", "st:MODEL")
+
+# May differ between the parts of one run: they change neither what is asked nor what is released.
+OPERATIONAL = frozenset(
+    {"data", "ledger", "budget_epsilon", "labels_are_public", "private_text_may_leave"}
+    | {"key_variable", "embedder_key_variable", "concurrency", "timeout"}
+    | {"prompt_price", "completion_price", "max_tokens_total", "max_cost"}
+)
+
+
+def _said(default: T, group: str, text: str) -> T:
+    """Give a field its default, and what the help says of it."""
+    return field(default=default, metadata={"group": group, "help": text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a text run is to do. All of it is public, none of it secret; make it by `Settings.of`.
+
+    None stands for a value that follows from the others, by `gape.assembly.resolved`. Paths are taken from the folder
+    that one is in.
+    """
+
+    data: str = _said("", "Data", "The private texts: a .csv, .tsv, .jsonl, .txt or .parquet file, or a folder.")
+    text: str | None = _said(None, "Data", "Column of the texts; may be left out where there is only one.")
+    label: str | None = _said(None, "Data", "Column of a label to be synthesised with every text.")
+    labels: tuple[str, ...] | None = _said(
+        None, "Data", "All labels that can occur, separated by commas: public knowledge, not read from the data."
+    )
+    labels_are_public: bool = _said(
+        default=False, group="Data", text="Take the labels from the data, saying that which ones occur is no secret."
+    )
+    user: str | None = _said(None, "Data", "Column of whose record it is: protects users instead of records.")
+
+    epsilon: float | None = _said(None, "Privacy", "The guarantee: 1 is strong, 8 weak, inf no privacy at all.")
+    delta: float | None = _said(None, "Privacy", "Its second part; 1 / (n ln n) for n records, n taken as public.")
+    neighbours: str = _said("replace", "Privacy", "What one record's privacy means.")
+    votes_per_unit: int = _said(1, "Privacy", "Most votes of one user in a round; needs a user column.")
+    ledger: str | None = _said(
+        None, "Privacy", "File that remembers what the data has spent; by default DATA.gape-ledger.sqlite."
+    )
+    budget_epsilon: float | None = _said(
+        None, "Privacy", "What all runs on the data may spend together; by default what its first run needs."
+    )
+
+    preset: str = _said("gape", "Evolution", "A method as its authors run it; whatever else is set overrides it.")
+    samples: int | None = _said(None, "Evolution", "Texts to make (m); by default as many as the votes can tell apart.")
+    rounds: int = _said(6, "Evolution", "How often to vote (T).")
+    initial: int | None = _said(None, "Evolution", "Texts to begin with; by default as many as samples.")
+    variation: str | None = _said(
+        None, "Evolution", "How texts are varied; by default resample where the model can, else rephrase."
+    )
+    scales: tuple[float, ...] | None = _said(
+        None, "Evolution", "How far variations go, separated by commas: the share rewritten, or the temperature."
+    )
+    copies: int | None = _said(None, "Evolution", "Variations of every text at every scale.")
+    keep: bool = _said(default=True, group="Evolution", text="Whether a text competes with its variations.")
+    seed: int = _said(0, "Evolution", "Of everything but the noise, which has none.")
+
+    generator: str = _said(
+        "embedded",
+        "Generator",
+        "What writes: embedded, openai:MODEL, hf:MODEL, or corpus:FILE of public texts.",
+    )
+    domain: str | None = _said(None, "Generator", 'What the texts are, such as "customer reviews of kitchen tools".')
+    topics: tuple[str, ...] | None = _said(
+        None, "Generator", "What they can be about, separated by commas; asked of the model where a domain is given."
+    )
+    words: int | None = _said(None, "Generator", "About how long a text is.")
+    prompts: str | None = _said(None, "Generator", "Prompts: forum, generic, pubmed, reddit, yelp, or a TOML file.")
+    temperature: float = _said(1.0, "Generator", "Of the model, wherever it is not the scale of a variation.")
+    corpus_text: str | None = _said(None, "Generator", "Column of the texts of corpus:FILE.")
+    base_url: str = _said("https://api.openai.com/v1", "Generator", "Where openai:MODEL is served.")
+    key_variable: str = _said("OPENAI_API_KEY", "Generator", "The environment variable that holds its key.")
+    concurrency: int = _said(16, "Generator", "Requests in flight.")
+    timeout: float = _said(120.0, "Generator", "Seconds until a request is given up and sent again.")
+    prompt_price: float = _said(0.0, "Generator", "For a million tokens read.")
+    completion_price: float = _said(0.0, "Generator", "For a million tokens written.")
+    max_tokens_total: int | None = _said(None, "Generator", "Cap on the tokens of the run; it stops before.")
+    max_cost: float | None = _said(None, "Generator", "Cap on the cost of the run, in the currency of the prices.")
+
+    embedder: str = _said("minilm", "Embedder", "What compares texts: minilm or st:MODEL, both here, or openai:MODEL.")
+    embedder_base_url: str | None = _said(None, "Embedder", "Where it is served; by default as the generator.")
+    embedder_key_variable: str | None = _said(None, "Embedder", "Its key; by default that of the generator.")
+    private_text_may_leave: bool = _said(
+        default=False,
+        group="Embedder",
+        text="Whoever owns the data agrees that every private text is sent to the embedding service.",
+    )
+
+    selector: str = _said("gape", "Selection", "Which rule picks the survivors.")
+    separation: float | None = _said(
+        None,
+        "Selection",
+        "GAPE's R, which truncates distances at R/3. By default there is none: embeddings are at most 2 apart, and the "
+        "paper's rule gives an R/3 beyond that, so it truncates nothing either.",
+    )
+    threshold: float | str = _said(
+        "auto",
+        "Selection",
+        "Noisy votes that GAPE asks of a survivor: a number of sigmas, paper, or auto: one sigma, giving way so that "
+        "twice as many candidates as samples stay.",
+    )
+
+    signed: bool = _said(
+        default=False,
+        group="Selection",
+        text="Let negative noisy votes cancel positive ones near them, as the paper's objective has it; without, they "
+        "count as zero, which came nearer to the data under much noise.",
+    )
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for each in fields(self):
+            value = getattr(self, each.name)
+            try:
+                object.__setattr__(self, each.name, _converted(value, hints[each.name]))
+            except TypeError:
+                raise InputError(f"{each.name} must be {_in_words(hints[each.name])}, got {value!r}") from None
+            if each.name in CHOICES and value is not None and value not in CHOICES[each.name]:
+                near = f"; did you mean {_nearest(value, CHOICES[each.name])!r}?"
+                raise InputError(f"{each.name} must be one of {', '.join(CHOICES[each.name])}, got {value!r}{near}")
+        self._check_numbers()
+        self._check_threshold()
+
+    @classmethod
+    def of(cls, *layers: Mapping[str, Any]) -> "Settings":
+        """Join layers of values: later ones override earlier ones, and all of them the preset named.
+
+        A value of None says nothing. Unknown names are refused.
+        """
+        values: dict[str, Any] = {}
+        for layer in layers:
+            refuse_unknown(layer)
+            values |= {name: value for name, value in layer.items() if value is not None}
+        preset = values.get("preset", "gape")
+        return cls(**{**(PRESETS.get(preset, {}) if isinstance(preset, str) else {}), **values})
+
+    def with_values(self, **values: Any) -> "Settings":
+        """Return these settings with some changed."""
+        refuse_unknown(values)
+        return replace(self, **values)
+
+    def anchored(self) -> "Settings":
+        """Return these settings with whole paths, which mean the same from any folder."""
+        return self.with_values(
+            data=_whole(self.data),
+            ledger=_whole(self.ledger) if self.ledger != ":memory:" else self.ledger,
+            prompts=_whole(self.prompts) if self.prompts and self.prompts.endswith(".toml") else self.prompts,
+            generator=_whole_spec(self.generator),
+            embedder=_whole_spec(self.embedder),
+        )
+
+    def as_toml(self) -> str:
+        """Write all settings as TOML, which `read_toml` reads back to equal ones; what is None is left out."""
+        lines, group = [], ""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is None:
+                continue
+            if each.metadata["group"] != group:
+                group = each.metadata["group"]
+                lines += ["", f"# {group}"]
+            lines.append(f"{each.name} = {_toml(value)}")
+        return "\n".join(lines[1:]) + "\n"
+
+    def _check_numbers(self) -> None:
+        for name in ("samples", "rounds", "initial", "copies", "votes_per_unit", "words", "concurrency"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, got {value}")
+        for name in ("epsilon", "budget_epsilon", "separation"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                remedy = "; use inf for a run without privacy" if "epsilon" in name else "; leave it out for none"
+                raise InputError(f"{name} must be positive, got {value:g}{remedy}")
+        if self.seed < 0:
+            raise InputError(f"seed must not be negative, got {self.seed}")
+        if self.votes_per_unit > 1 and self.user is None:
+            raise InputError(f"a record casts one vote, got votes_per_unit {self.votes_per_unit}; name a user column")
+        if self.budget_epsilon is not None and self.epsilon is not None and self.budget_epsilon < self.epsilon:
+            raise InputError(
+                f"budget_epsilon must be at least epsilon, {self.epsilon:g}, got {self.budget_epsilon:g}; raise the "
+                "budget of the data or lower the epsilon of the run"
+            )
+        if self.label is None and (self.labels is not None or self.labels_are_public):
+            raise InputError("labels are given but no column for them; name it as label")
+
+    def _check_threshold(self) -> None:
+        if self.threshold in {"auto", "paper"}:
+            return
+        try:
+            sigmas = float(self.threshold)
+        except ValueError:
+            sigmas = math.nan
+        if not 0 <= sigmas < math.inf:
+            raise InputError(f"threshold must be auto, paper or a number of sigmas, at least 0, got {self.threshold!r}")
+        object.__setattr__(self, "threshold", sigmas)
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Read values for `Settings.of` from a TOML file."""
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"the settings {path} cannot be read ({error.strerror}); check the path") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"the settings {path} are not valid TOML ({error}); mend them there") from error
+    refuse_unknown(values, f" in {path}")
+    return values
+
+
+def settings_fields() -> tuple[Field[Any], ...]:
+    """All choices there are, in order."""
+    return fields(Settings)
+
+
+def refuse_unknown(values: Mapping[str, Any], where: str = "") -> None:
+    """Refuse names that are no settings, naming the nearest that is one."""
+    known = [each.name for each in fields(Settings)]
+    for name in values:
+        if name not in known:
+            raise InputError(f"there is no setting {name!r}{where}; did you mean {_nearest(name, known)!r}?")
+
+
+def _whole(path: str | None) -> Any:
+    return str(Path(path).absolute()) if path else path
+
+
+def _whole_spec(spec: str) -> str:
+    """Return a spec with the whole path of what is a file or a folder; other names stay what they are."""
+    kind, colon, file = spec.partition(":")
+    is_path = kind == "corpus" or (kind in {"hf", "st"} and Path(file).exists())
+    return f"{kind}{colon}{_whole(file)}" if is_path else spec
+
+
+def _nearest(name: object, known: list[str] | tuple[str, ...]) -> str:
+    return get_close_matches(str(name), known, n=1, cutoff=0.0)[0]
+
+
+def _converted(value: Any, kind: Any) -> Any:
+    """Return the value as the plain type asked for; numbers of numpy become Python's."""
+    for option in get_args(kind) if isinstance(kind, UnionType) else (kind,):
+        if get_origin(option) is tuple and isinstance(value, list | tuple):
+            return tuple(_converted(item, get_args(option)[0]) for item in value)
+        if type(value) is option:
+            return value
+        if type(value) is not bool and option is float and isinstance(value, Real):
+            return float(value)
+        if type(value) is not bool and option is int and isinstance(value, Integral):
+            return int(value)
+    raise TypeError
+
+
+def _in_words(kind: Any) -> str:
+    names = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+    options = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    lists = {str: "a list of texts", float: "a list of numbers"}
+    said = [lists[get_args(o)[0]] if get_origin(o) is tuple else names[o] for o in options if o is not type(None)]
+    return " or ".join(said)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # a JSON string but for this
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    return repr(value)

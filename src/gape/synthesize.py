@@ -1,0 +1,159 @@
+"""Synthetic texts from private ones: in one call, or in a folder that can be resumed."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gape.assembly import (
+    candidate_embedder,
+    make_electorate,
+    make_embedder,
+    make_plan,
+    make_selector,
+    read_records,
+    resolved,
+    units_of,
+)
+from gape.embedders.privacy import require_private_embedding
+from gape.errors import InputError
+from gape.export import read_finished
+from gape.privacy.noise import Noise
+from gape.privacy.statement import PrivacyStatement
+from gape.progress import Progress, Tracker
+from gape.run import run
+from gape.settings import OPERATIONAL, Settings
+from gape.text_folder import TextFolder
+from gape.writers import Listener, make_generator, make_model, make_prompts, remembering, writes
+
+
+@dataclass(frozen=True)
+class SyntheticTexts:
+    """Texts that may be published under their statement, each with its label where there are labels."""
+
+    texts: list[str]
+    labels: list[str] | None
+    privacy: PrivacyStatement
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+
+def synthesize(
+    texts: object,
+    *,
+    epsilon: float,
+    samples: int | None = None,
+    folder: str | Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    **settings: Any,
+) -> SyntheticTexts:
+    """Make synthetic texts that are (epsilon, delta)-differentially private for every record of `texts`, or user.
+
+    `texts` is a path, a list of texts, a frame, or whatever else `load_texts` reads; `settings` are those of
+    `Settings`. With a `folder` the run can be resumed by the same call; without, it leaves nothing behind.
+
+    What is spent is remembered in a ledger: that of `ledger`, else one beside a file of texts, else, for data in
+    memory, one in the folder. Data in memory without a folder has none: calls do not know what earlier ones have spent,
+    and it adds up all the same.
+    """
+    is_path = isinstance(texts, str | Path)
+    values = {"epsilon": epsilon, "samples": samples, "data": str(texts) if is_path else None}
+    chosen = Settings.of(settings, values)
+    source = None if is_path else texts
+    if folder is not None:
+        return run_text(chosen, folder, source=source, progress=progress)
+    with tempfile.TemporaryDirectory(prefix="gape-") as temporary:
+        if source is not None and chosen.ledger is None:
+            chosen = chosen.with_values(ledger=":memory:")
+        return run_text(chosen, Path(temporary) / "run", source=source, progress=progress)
+
+
+def run_text(
+    settings: Settings,
+    folder: str | Path,
+    *,
+    source: object = None,
+    progress: Callable[[Progress], None] | None = None,
+    noise: Noise | None = None,
+) -> SyntheticTexts:
+    """Run text synthesis in a folder, or go on with the run that is there, and return what it publishes.
+
+    The private texts are read from `source` or from the file of the settings, embedded once, in memory, and nothing of
+    them is written or sent anywhere but to an embedder that may see them. A refused run leaves its folder as it was.
+    `noise` is for tests.
+    """
+    on_disk = TextFolder(folder)
+    on_disk.refuse_foreign()
+    records = read_records(settings, source)
+    settings = on_disk.same_run(resolved(settings, records).anchored())
+    if on_disk.finished:
+        return _published(on_disk)
+    plan = make_plan(settings)
+    prices = (settings.prompt_price, settings.completion_price)
+    tracker = Tracker(plan, prices, progress or (lambda _: None), writes=writes(settings))
+    embedder = make_embedder(settings)
+    require_private_embedding(embedder)
+    bare = make_model(settings, on_disk.answers)
+    with closing(on_disk.open_ledger(settings, plan, records)) as ledger:
+        tracker.say("embedding the private texts")
+        electorate = make_electorate(settings, records, embedder)
+        on_disk.write(settings)
+        listener = Listener(tracker.answered, tracker.asked)
+        with remembering(bare, on_disk.answers, listener) as model:
+            if settings.domain is not None and settings.topics is None:
+                tracker.say("choosing topics")
+            prompts = make_prompts(settings, model)
+            if model is not None:
+                on_disk.write(settings.with_values(topics=prompts.rules.get("topic")))  # a resumed run has the same
+            tracker.begin(on_disk.batches)
+            run(
+                folder,
+                plan,
+                make_generator(settings, model, prompts, embedder),
+                candidate_embedder(settings, embedder),
+                electorate,
+                make_selector(settings, plan, units_of(records)),
+                ledger,
+                noise=noise,
+                progress=tracker.state,
+            )
+    return _published(on_disk)
+
+
+def resume(
+    folder: str | Path,
+    *,
+    source: object = None,
+    progress: Callable[[Progress], None] | None = None,
+    noise: Noise | None = None,
+    **changes: Any,
+) -> SyntheticTexts:
+    """Go on with the run of a folder, by its own settings, and return what it publishes.
+
+    No stored answer is asked for again and no round is paid for twice. `changes` are settings that may differ between
+    the parts of a run, such as caps, keys and where the data lies. Data from memory must be given again as `source`.
+    """
+    on_disk = TextFolder(folder)
+    settings = on_disk.settings()
+    changes = {name: value for name, value in changes.items() if value is not None}
+    if fixed := sorted(set(changes) - OPERATIONAL):
+        raise InputError(f"{fixed[0]} cannot change within a run; start a new one in another folder")
+    if on_disk.finished:
+        return _published(on_disk)
+    # The budget is set by whoever starts a run; going on with it is no such decision.
+    settings = settings.with_values(**{"budget_epsilon": None, **changes})
+    if source is None and not settings.data:
+        raise InputError(f"the data of {folder} was in memory; give it again")
+    return run_text(settings, folder, source=source, progress=progress, noise=noise)
+
+
+def _published(folder: TextFolder) -> SyntheticTexts:
+    _, statement, table = read_finished(folder.path)
+    labels = table["label"].to_pylist() if "label" in table.column_names else None
+    return SyntheticTexts(table["text"].to_pylist(), labels, statement)

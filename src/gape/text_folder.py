@@ -1,0 +1,223 @@
+"""What a text run has on disk beside its rounds.
+
+    run/internal/
+    ├── settings.toml       every choice of the run, in full; no secrets
+    └── answers.sqlite      what the language model answered, before anybody used it
+
+and the ledger of the data: beside the data, since the budget belongs to the data and not to a run of it.
+"""
+
+import fcntl
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from gape.assembly import text_fingerprint, unit_of
+from gape.data import Records
+from gape.errors import BudgetError, PrivacyError, RunError
+from gape.export import read_finished
+from gape.files import read_json, write_atomically
+from gape.language.spending import Tokens
+from gape.language.stored import stored_tokens
+from gape.plan import Plan
+from gape.privacy.accounting import Release, spent
+from gape.privacy.ledger import Budget, Ledger
+from gape.settings import OPERATIONAL, Settings, read_toml
+
+LEDGER_SUFFIX = ".gape-ledger.sqlite"
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a run stands."""
+
+    finished: bool
+    running: bool  # in some process, now
+    rounds_done: int
+    rounds: int
+    voting: bool  # the candidates of the next round are there
+    answers: int  # of the language model, stored
+    tokens: Tokens
+    epsilon_spent: float | None  # by this run; None where its ledger is not there
+    dataset_epsilon: float | None  # by all runs on the data
+    budget: Budget | None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How the data stands with its ledger."""
+
+    budget: Budget
+    releases: tuple[Release, ...]
+
+    @property
+    def epsilon(self) -> float:
+        """What all runs on the data have spent, at the delta of the budget."""
+        return spent(self.releases, self.budget.delta)
+
+    def fits(self, plan: Plan) -> bool:
+        """Whether the budget allows a new run."""
+        return plan.neighbours == self.budget.neighbours and self.budget.allows((*self.releases, *plan.releases))
+
+
+def ledger_of(settings: Settings) -> Standing | None:
+    """Look into the ledger of the data that settings name; None if there is none yet."""
+    path = settings.ledger or settings.data + LEDGER_SUFFIX
+    if path == ":memory:" or not Path(path).exists():
+        return None
+    with closing(_ledger(path)) as ledger:
+        return Standing(ledger.budget, ledger.releases())
+
+
+class TextFolder:
+    """The folder of a text run, there or yet to be made."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Look at the folder `path`; writes nothing."""
+        self.path = Path(path)
+        self._internal = self.path / "internal"
+        self._settings = self._internal / "settings.toml"
+        self.answers = self._internal / "answers.sqlite"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has published what its last round selected."""
+        try:
+            read_finished(self.path)
+        except RunError:
+            return False
+        return True
+
+    @property
+    def batches(self) -> int:
+        """How often texts were written: for the start, and for each round."""
+        rounds = self._internal / "rounds"
+        return int((rounds / "000" / "synthetic.parquet").exists()) + len(list(rounds.glob("*/candidates.parquet")))
+
+    def settings(self) -> Settings:
+        """Return the settings of the run that is there."""
+        if not self._settings.exists():
+            raise RunError(f"{self.path} holds no text run; name the folder of one")
+        return Settings.of(read_toml(self._settings))
+
+    def write(self, settings: Settings) -> None:
+        """Keep the settings, making the folder if it is not there."""
+        self._internal.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._internal.chmod(0o700)
+        write_atomically(self._settings, settings.as_toml().encode())
+
+    def refuse_foreign(self) -> None:
+        """Refuse a folder that holds something else than a text run."""
+        try:
+            occupied = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
+        except OSError as error:
+            raise RunError(f"the folder {self.path} cannot be read ({error.strerror}); name another one") from None
+        if occupied and not self._settings.exists():
+            raise RunError(f"{self.path} exists and is not the folder of a text run; name a new folder")
+
+    def same_run(self, settings: Settings) -> Settings:
+        """Return settings to go on with: these, if a run that is there was started with the same."""
+        if not self._settings.exists():
+            return settings
+        stored = self.settings()
+        if settings.topics is None:  # asked of the model in the first part of the run
+            settings = settings.with_values(topics=stored.topics)
+        for each in fields(settings):
+            old, new = getattr(stored, each.name), getattr(settings, each.name)
+            if old != new and each.name not in OPERATIONAL:
+                raise RunError(
+                    f"{self.path} was started with {each.name} {old!r}, not {new!r}; use the same settings to go on "
+                    "with it, or name a new folder"
+                )
+        return settings
+
+    def open_ledger(self, settings: Settings, plan: Plan, records: Records) -> Ledger:
+        """Open or make the ledger of the data, and refuse what it does not allow, before anything is computed."""
+        path = self._ledger_path(settings)
+        if path != ":memory:" and Path(path).parent == self._internal:
+            self.write(settings)
+        budget = Budget(settings.budget_epsilon or plan.epsilon, plan.delta, plan.neighbours)
+        ledger = _ledger(path, None if Path(path).exists() else budget)
+        with _closed_on_error(ledger):
+            if settings.budget_epsilon is not None and ledger.budget.epsilon != settings.budget_epsilon:
+                ledger.change_budget(epsilon=settings.budget_epsilon, delta=ledger.budget.delta)
+            try:
+                ledger.require(self._run or "", plan.releases)
+            except BudgetError as error:
+                raise BudgetError(f"{error} by budget_epsilon, which is for all runs on the data together") from None
+            try:
+                ledger.bind(lambda salt: text_fingerprint(records, salt), unit_of(records))
+            except PrivacyError as error:
+                raise PrivacyError(f"{records.source} has changed, or is read in another way: {error}") from None
+        return ledger
+
+    def status(self) -> Status:
+        """Say how the run stands."""
+        settings = self.settings()
+        rounds = self._internal / "rounds"
+        done = max(0, len(list(rounds.glob("*/synthetic.parquet"))) - 1)
+        answers, tokens = stored_tokens(self.answers)
+        path = self._ledger_path(settings)
+        run_epsilon = data_epsilon = budget = None
+        if path != ":memory:" and Path(path).exists():
+            ledger = _ledger(path)
+            budget = ledger.budget
+            data_epsilon = spent(ledger.releases(), budget.delta)
+            run_epsilon = spent(ledger.releases(self._run), budget.delta) if self._run else 0.0
+            ledger.close()
+        return Status(
+            finished=self.finished,
+            running=self._locked(),
+            rounds_done=done,
+            rounds=settings.rounds,
+            voting=(rounds / f"{done + 1:03d}" / "candidates.parquet").exists(),
+            answers=answers,
+            tokens=tokens,
+            epsilon_spent=run_epsilon,
+            dataset_epsilon=data_epsilon,
+            budget=budget,
+        )
+
+    @property
+    def _run(self) -> str | None:
+        """The name of the run in the ledger, once it has one."""
+        file = self._internal / "settings.json"
+        return str(read_json(file)["run"]) if file.exists() else None
+
+    def _ledger_path(self, settings: Settings) -> str:
+        if settings.ledger is not None:
+            return settings.ledger
+        return settings.data + LEDGER_SUFFIX if settings.data else str(self._internal / "ledger.sqlite")
+
+    def _locked(self) -> bool:
+        lock = self._internal / "lock"
+        if not lock.exists():
+            return False
+        with lock.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
+
+
+def _ledger(path: str, budget: Budget | None = None) -> Ledger:
+    try:
+        return Ledger(path, budget)
+    except sqlite3.Error as error:
+        raise RunError(
+            f"{path} cannot be used as a ledger ({error}); restore it from a copy, or name another"
+        ) from None
+    except OSError as error:
+        raise RunError(f"the ledger {path} cannot be written ({error.strerror}); name another place for it") from None
+
+
+@contextmanager
+def _closed_on_error(ledger: Ledger) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        ledger.close()
+        raise

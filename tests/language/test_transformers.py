@@ -1,0 +1,254 @@
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from contracts.language_model import LanguageModelContract
+from gape.errors import InputError
+from gape.language.request import Completion, LanguageModel, Request
+from gape.language.transformers import TransformersModel
+
+FOLDER = Path(__file__).parents[1] / "data" / "stories260K"
+CHAT = (
+    "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}[a] {% endif %}"
+)
+UNFILTERED = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+
+# Prompts, limits and temperatures all differ, so that batches are padded and rows end one after another.
+MIXED = [
+    Request(
+        "One day " + "a big red dog and " * (i * 5 % 7),
+        opening="Lily " * (i % 3),
+        max_tokens=5 + 7 * (i % 4),
+        temperature=(0.0, 0.3, 1.0)[i % 3],
+        seed=i,
+    )
+    for i in range(13)
+]
+
+
+@cache
+def model(batch: int = 4) -> TransformersModel:
+    import torch  # noqa: PLC0415  (heavy)
+
+    torch.set_num_threads(1)
+    return TransformersModel(FOLDER, device="cpu", batch=batch)
+
+
+def answers(*requests: Request, by: TransformersModel | None = None) -> list[Completion]:
+    done = dict((by or model()).complete(requests))
+    return [done[place] for place in range(len(requests))]
+
+
+def tokens(text: str, *, special: bool = True) -> list[int]:
+    ids: list[int] = model()._tokenizer.encode(text, add_special_tokens=special)
+    return ids
+
+
+@pytest.fixture
+def altered(tmp_path: Path) -> Callable[..., Path]:
+    """Make a copy of the model with other content in some of its files."""
+
+    def make(**contents: str) -> Path:
+        folder = tmp_path / "altered"
+        shutil.copytree(FOLDER, folder)
+        for name, content in contents.items():
+            (folder / name.replace("__", ".")).write_text(content)
+        return folder
+
+    return make
+
+
+class TestContract(LanguageModelContract):
+    failing: ClassVar[Request | None] = Request("too long for the context " * 100)
+
+    def make(self) -> LanguageModel:
+        return model()
+
+
+class TestBatches:
+    @pytest.mark.parametrize("batch", [1, 5, 64])
+    def test_an_answer_does_not_depend_on_its_batch(self, batch: int) -> None:
+        assert answers(*MIXED, by=model(batch)) == answers(*MIXED)
+
+    def test_the_logits_of_a_padded_row_are_those_of_the_row_alone(self) -> None:
+        import torch  # noqa: PLC0415  (heavy)
+
+        long, short = tokens("Once upon a time there was a very big dog."), tokens("The sun")
+        padding = len(long) - len(short)
+        ids = torch.tensor([long, [0] * padding + short])
+        mask = torch.tensor([[1] * len(long), [0] * padding + [1] * len(short)])
+        cache, lone = (model()._transformers.DynamicCache() for _ in range(2))
+        together = model()._logits(ids, mask, cache)
+        alone = model()._logits(ids[1:, padding:], mask[1:, padding:], lone)
+        torch.testing.assert_close(together[1:], alone, atol=1e-4, rtol=0)
+
+    def test_one_that_is_done_is_not_kept_back(self) -> None:
+        requests = [Request("Tim", max_tokens=limit) for limit in (30, 3, 12, 3)]
+        assert [place for place, _ in model().complete(requests)] == [1, 3, 2, 0]
+
+    def test_a_batch_too_large_for_the_memory_is_halved(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        small = TransformersModel(FOLDER, device="cpu", batch=8)
+        whole = small._logits
+
+        def short_of_memory(ids: Any, mask: Any, cache: Any) -> Any:
+            if len(ids) > 3 and mask.shape[1] > 40:  # some answers are done by then
+                raise small._torch.OutOfMemoryError("there is no more")
+            return whole(ids, mask, cache)
+
+        monkeypatch.setattr(small, "_logits", short_of_memory)
+        pairs = list(small.complete(MIXED))
+        assert len(pairs) == len(MIXED)
+        assert [completion for _, completion in sorted(pairs, key=lambda pair: pair[0])] == answers(*MIXED)
+        assert small._batch < 8
+
+
+class TestAnswers:
+    def test_at_temperature_zero_they_are_the_librarys_own(self) -> None:
+        import torch  # noqa: PLC0415  (heavy)
+
+        question = Request("Once upon a time", "there was a", max_tokens=20, temperature=0.0, seed=7)
+        ids = tokens("Once upon a time\nthere was a")
+        theirs = model()._model.generate(torch.tensor([ids]), max_new_tokens=20, do_sample=False)[0].tolist()
+        (ours,) = answers(question)
+        whole = model()._tokenizer.decode(theirs, skip_special_tokens=True)
+        assert whole == "Once upon a time\nthere was a" + ours.text
+        assert (ours.prompt_tokens, ours.completion_tokens, ours.finished) == (len(ids), 20, False)
+
+    @pytest.mark.parametrize(("opening", "first"), [("there was a", " "), ("there was a ", "l")])
+    def test_it_goes_on_from_an_opening_with_or_without_the_last_space(self, opening: str, first: str) -> None:
+        (completion,) = answers(Request("Once upon a time", opening, temperature=0.0, max_tokens=8))
+        assert completion.text[0] == first
+        assert (opening + completion.text).startswith("there was a little girl")
+
+    def test_it_stops_where_the_model_ends(self, altered: Callable[..., Path]) -> None:
+        (point,) = set(tokens("dog.", special=False)) - set(tokens("dog", special=False))
+        ending = TransformersModel(altered(generation_config__json=json.dumps({"eos_token_id": [2, point]})))
+        question = Request("Once upon a time", "there was a", max_tokens=60, temperature=0.0)
+        (whole,), (ended,) = answers(question), answers(question, by=ending)
+        assert ended.text == whole.text.partition(".")[0]
+        assert ended.finished
+        assert ended.completion_tokens == len(tokens(ended.text.strip(), special=False)) + 1
+
+    def test_the_context_is_where_the_longest_answer_ends(self) -> None:
+        (completion,) = answers(Request("Tim " * 150, max_tokens=10_000))
+        assert completion.prompt_tokens + completion.completion_tokens == 512
+        assert not completion.finished
+
+    def test_another_seed_is_another_answer(self) -> None:
+        requests = [Request("Tell me a story.", max_tokens=10, seed=seed) for seed in (0, 1, -1, 2**63)]
+        first, again = (answers(*requests) for _ in range(2))
+        assert first == again
+        assert len({completion.text for completion in first}) > 1
+
+    def test_half_a_surrogate_pair_is_no_obstacle(self) -> None:
+        assert answers(Request("a \ud800 dog", max_tokens=2))[0].completion_tokens == 2
+
+
+class TestChat:
+    def test_the_chat_template_is_the_models_own(self, altered: Callable[..., Path]) -> None:
+        folder = altered(chat_template__jinja=CHAT)
+        plain, told = TransformersModel(folder), TransformersModel(folder, system="Be brief.")
+        request = Request("Hello.", "Well, ", max_tokens=4)
+        assert plain._chat(request) == "[user] Hello.\n[a] Well,"
+        assert told._chat(request) == "[system] Be brief.\n[user] Hello.\n[a] Well,"
+        (completion,) = answers(request, by=plain)
+        assert completion.prompt_tokens == len(tokens("[user] Hello.\n[a] Well,", special=False))
+        assert len({plain.name, told.name, model().name}) == 3
+
+    def test_without_a_template_the_answer_follows_the_prompt(self) -> None:
+        assert model()._chat(Request("Hello.", "Well, ")) == "Hello.\nWell,"
+        told = TransformersModel(FOLDER, system="Be brief.")
+        assert told._chat(Request("Hello.")) == "Be brief.\nHello.\n"
+
+    def test_a_template_that_takes_no_system_prompt(self, altered: Callable[..., Path]) -> None:
+        picky = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+        with pytest.raises(InputError, match=r"\(no system role\).* a system prompt only if it takes one"):
+            TransformersModel(altered(chat_template__jinja=picky), system="Be brief.")
+
+
+def shares(sampling: dict[str, Any], logits: list[float], temperature: float, grid: int = 4000) -> NDArray[np.float64]:
+    """How often each token is sampled when the draws are spread evenly over [0, 1)."""
+    import torch  # noqa: PLC0415  (heavy)
+
+    sampler = TransformersModel(FOLDER, device="cpu", **sampling)
+    sampled = sampler._sample(
+        torch.tensor([logits] * grid),
+        torch.full((grid,), temperature, dtype=torch.double),
+        torch.arange(grid, dtype=torch.double) / grid,
+    )
+    assert sampled.shape == (grid, 1)
+    return np.bincount(sampled[:, 0].numpy(), minlength=len(logits)) / grid
+
+
+class TestSampling:
+    LOGITS = (0.5, -1.0, 2.0, 1.9, -4.0, 0.0, 2.0)
+
+    @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
+    @pytest.mark.parametrize(
+        ("sampling", "kept"),
+        [
+            (UNFILTERED, {0, 1, 2, 3, 4, 5, 6}),
+            ({**UNFILTERED, "top_k": 3}, {2, 3, 6}),
+            ({**UNFILTERED, "top_k": 1000}, {0, 1, 2, 3, 4, 5, 6}),
+            ({**UNFILTERED, "top_p": 0.88}, {0, 2, 3, 6}),  # the three likeliest have 0.864 of the probability
+            ({**UNFILTERED, "min_p": 0.1}, {0, 2, 3, 5, 6}),  # a tenth of the likeliest is 2 - ln 10 = -0.3
+            ({"top_k": 5, "top_p": 0.9, "min_p": 0.2}, {0, 2, 3, 6}),
+        ],
+    )
+    def test_tokens_come_as_often_as_they_should(
+        self, sampling: dict[str, Any], kept: set[int], temperature: float
+    ) -> None:
+        logits = np.array(self.LOGITS)
+        weights = np.where(np.isin(np.arange(7), list(kept)), np.exp(logits / temperature), 0.0)
+        expected = weights / weights.sum()
+        np.testing.assert_allclose(shares(sampling, list(self.LOGITS), temperature), expected, atol=1e-3)
+
+    def test_a_token_without_a_chance_never_comes(self) -> None:
+        found = shares({**UNFILTERED, "top_k": 1}, [1.0, 0.0, 3.0, 2.0], 1.0)
+        np.testing.assert_array_equal(found, [0, 0, 1, 0])
+
+    def test_values_that_are_not_finite_are_refused(self) -> None:
+        with pytest.raises(InputError, match="not finite; load it in bfloat16 or float32"):
+            shares(UNFILTERED, [1.0, float("nan")], 1.0)
+
+
+class TestName:
+    def test_it_tells_the_model_the_precision_the_sampling_and_the_system_prompt(self) -> None:
+        other = TransformersModel(FOLDER, dtype="bfloat16", device="cpu", min_p=0.1, system="You write.")
+        pattern = r"llama [0-9a-f]{12} \(%s, top_k=50, top_p=0.95, min_p=%s, system='%s'\)"
+        assert re.fullmatch(pattern % ("float32", "0.02", ""), model().name)
+        assert re.fullmatch(pattern % ("bfloat16", "0.1", "You write."), other.name)
+        assert len(answers(Request("Tim", max_tokens=3), by=other)) == 1
+
+    def test_it_is_the_same_wherever_the_model_lies_and_however_it_is_run(self, altered: Callable[..., Path]) -> None:
+        assert TransformersModel(altered(), batch=1, device="cpu").name == model(64).name
+
+
+class TestRefusals:
+    def test_a_folder_that_is_no_model(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match=re.escape(f"transformers cannot load {tmp_path} in float32 on cpu (")):
+            TransformersModel(tmp_path, device="cpu")
+
+    def test_a_precision_that_does_not_exist(self) -> None:
+        with pytest.raises(InputError, match="in float33 on cpu"):
+            TransformersModel(FOLDER, device="cpu", dtype="float33")
+
+    @pytest.mark.parametrize("wrong", [{"batch": 0}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.1}, {"min_p": -0.1}])
+    def test_settings_out_of_range(self, wrong: dict[str, Any]) -> None:
+        with pytest.raises(InputError, match=f"{next(iter(wrong))}.* got .*{next(iter(wrong.values()))}"):
+            TransformersModel(FOLDER, **wrong)
+
+    @pytest.mark.parametrize("missing", ["torch", "transformers"])
+    def test_a_library_that_is_not_installed(self, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+        monkeypatch.setitem(sys.modules, missing, None)
+        with pytest.raises(InputError, match=re.escape("run `pip install 'gape[hf]'`")):
+            TransformersModel(FOLDER)

@@ -1,0 +1,93 @@
+import math
+
+import pytest
+
+from gape.advice import Writer, calls_of, outlook, samples_for, suggested_samples, usual_delta
+from gape.errors import InputError
+from gape.plan import Plan
+
+PLAN = Plan(epsilon=1.0, delta=usual_delta(18189), rounds=6, samples=500, scales=(0.2, 0.5, 0.8), copies=2)
+
+
+def test_the_usual_delta() -> None:
+    assert usual_delta(75_000) == pytest.approx(1.1878e-6, rel=1e-4)
+    with pytest.raises(InputError, match="too few; give delta"):
+        usual_delta(2)
+
+
+def test_the_rule_gives_what_was_measured_to_be_good() -> None:
+    assert 450 <= samples_for(18_189, 1.0, usual_delta(18_189), 6, 8) <= 550
+
+
+def test_a_typical_candidate_gets_a_third_of_sigma() -> None:
+    m = suggested_samples(10_000, 12.0, 8)
+    assert 10_000 / (m * 8) >= 4.0 > 10_000 / ((m + 1) * 8)
+
+
+def test_suggestions_stay_within_bounds() -> None:
+    assert suggested_samples(20, 30.0, 8) == 10
+    assert suggested_samples(10**7, 3.0, 8) == 2000
+    assert suggested_samples(8000, 0.0, 8) == 1000  # without noise every candidate should have a vote
+
+
+@pytest.mark.parametrize("n", [100, 1000, 20_000])
+def test_more_privacy_means_fewer_samples_and_more_records_more(n: int) -> None:
+    by_epsilon = [samples_for(n, epsilon, 1e-6, 6, 8) for epsilon in (0.5, 1, 2, 4, 8)]
+    assert by_epsilon == sorted(by_epsilon)
+    assert samples_for(2 * n, 1, 1e-6, 6, 8) >= samples_for(n, 1, 1e-6, 6, 8)
+
+
+def test_calls_are_counted_round_by_round() -> None:
+    plan = Plan(epsilon=1.0, delta=1e-5, rounds=3, samples=10, initial=20, scales=(0.5, 1.0), copies=3)
+    assert calls_of(plan) == (20, 120, 60, 60)
+    assert outlook(plan, 1000, Writer()).calls == 260
+    assert outlook(plan, 1000, Writer(model=False)).calls == 0
+
+
+def test_the_outlook_sets_votes_against_noise() -> None:
+    seen = outlook(PLAN, 18_189, Writer())
+    assert seen.votes_per_candidate == pytest.approx(18_189 / 3500)
+    assert seen.signal == pytest.approx(seen.votes_per_candidate / PLAN.sigma)
+    assert "5.2 votes under noise of 13.4: a signal of 0.39 sigma" in seen.remarks[0]
+    assert len(seen.remarks) == 1
+
+
+def test_a_weak_signal_is_said_with_its_remedies() -> None:
+    seen = outlook(PLAN, 1000, Writer())
+    assert "Use fewer samples (32 would suit), fewer variations, or more epsilon" in " ".join(seen.remarks)
+    assert "Half the rounds" in " ".join(seen.remarks)
+
+
+def test_a_strong_signal_could_carry_more() -> None:
+    assert "up to about 2000 samples" in " ".join(outlook(PLAN, 10**6, Writer()).remarks)
+
+
+def test_few_records_and_a_large_delta_are_said() -> None:
+    plan = Plan(epsilon=1.0, delta=0.1, rounds=2, samples=2)
+    said = " ".join(outlook(plan, 30, Writer()).remarks)
+    assert "above 1/n" in said
+    assert "30 is few" in said
+
+
+def test_no_noise_is_said_first() -> None:
+    seen = outlook(Plan(epsilon=math.inf, delta=1e-5, rounds=2, samples=5), 100, Writer())
+    assert "NOT PRIVATE" in seen.remarks[0]
+    assert math.isinf(seen.signal)
+
+
+def test_tokens_cost_and_time_follow_from_the_writer() -> None:
+    chat = Writer(words=100, reads_sample=True, concurrency=10, prompt_price=1.0, completion_price=2.0)
+    local = Writer(words=100, rewritten=0.5, tokens_per_second=100.0)
+    by_chat, here = outlook(PLAN, 1000, chat), outlook(PLAN, 1000, local)
+    assert by_chat.cost == pytest.approx((by_chat.prompt_tokens + 2 * by_chat.completion_tokens) / 1e6)
+    assert by_chat.completion_tokens == pytest.approx(18_500 * 135)
+    assert here.completion_tokens == pytest.approx((500 + 18_000 / 2) * 135)
+    assert here.cost == 0
+    assert by_chat.seconds is not None
+    assert here.seconds is not None
+    assert here.seconds > here.completion_tokens / 100
+    assert by_chat.seconds > by_chat.calls * 3 / 10
+    assert outlook(PLAN, 1000, Writer()).seconds is None  # nobody knows how fast it is
+    more_cores = outlook(PLAN, 1000, local, cores=4).seconds
+    assert more_cores is not None
+    assert more_cores < here.seconds
