@@ -147,16 +147,16 @@ class TestSelectors:
             return found
 
         sigma = make_plan(settings()).sigma
-        assert rule() == Gape(math.inf, sigma, spare=2.0)
-        assert rule(threshold=2, separation=1.5) == Gape(1.5, 2 * sigma)
+        assert rule() == Gape(math.inf, sigma, spare=2.0, signed=False)
+        assert rule(threshold=2, separation=1.5, signed=True) == Gape(1.5, 2 * sigma)
         plan = make_plan(settings())
         tau = sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / 0.05))
-        assert rule(threshold="paper") == Gape(math.inf, tau)
+        assert rule(threshold="paper", signed=True) == Gape(math.inf, tau)
 
     def test_labels_have_their_own(self) -> None:
         chosen = settings(label="stars", labels=["low", "mid"])
         assert make_selector(chosen, make_plan(chosen), 90) == PerLabel(
-            Gape(math.inf, make_plan(chosen).sigma, spare=2.0), ("low", "mid")
+            Gape(math.inf, make_plan(chosen).sigma, spare=2.0, signed=False), ("low", "mid")
         )
 
 
