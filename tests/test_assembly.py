@@ -199,7 +199,7 @@ class TestPrivateSide:
     def test_the_cache_is_inside_the_labels(self) -> None:
         embedder = candidate_embedder(settings(label="stars", labels=["low"]), ByLength())
         assert isinstance(embedder, LabelledEmbedder)
-        assert type(embedder.embedder).__name__ == "Cached"
+        assert isinstance(embedder.embedder, ByLength)
 
 
 class TestWriters:

@@ -6,19 +6,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from test_demo import is_a_drawing
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments are part of the repository, not of the package
 
+from experiments.corpus_text import run as corpus
 from experiments.mixture_2d import run as mixture
 from experiments.ranking_subsampling_fail import run as dilution
 from experiments.reachability_2d import run as reachability
 from experiments.snaking_path import run as snake
 
+from gape.data import load_texts
+from gape.embedders.minilm import MiniLM
+from gape.types import Points, Samples
+
 ROOT = Path(__file__).parents[1]
-EXPERIMENTS = ("mixture_2d", "ranking_subsampling_fail", "reachability_2d", "snaking_path")
+EXPERIMENTS = ("corpus_text", "mixture_2d", "ranking_subsampling_fail", "reachability_2d", "snaking_path")
 
 
 def published(experiment: str, table: str) -> list[dict[str, str]]:
@@ -53,6 +59,40 @@ def test_mixture_glance(tmp_path: Path) -> None:
     rows = mixture.run(tmp_path, seeds=1, jobs=1, cases=(*mixture.NOISELESS, *mixture.NOISY[:4]))
     names = [f"trajectory_{name}" for name in ("ranking", "subsampling", "k_medoids", "gape")]
     assert written(tmp_path, "shares", rows, *names, "trajectories", "share_by_epsilon", "share_by_separation")
+
+
+def test_corpus_glance(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    private, public = (rng.standard_normal((size, 8)).astype(np.float32) for size in (60, 80))
+    data = corpus.Data(private, tuple(str(place) for place in range(len(public))), public)
+    rows = corpus.run(tmp_path, data, seeds=1, jobs=1, samples=5, rounds=2, certify=True)
+    assert written(tmp_path, "scores", rows, "recall")
+    assert len(rows) == 1 + len(corpus.METHODS) * len(corpus.EPSILONS) + 2 + 2
+
+
+def test_recall_is_based_on_the_data() -> None:
+    line = np.arange(10, dtype=np.float32)[:, None]  # the third nearest is 3 away from the ends, 2 elsewhere
+    assert corpus.score(line, line).recall == 1.0
+    assert corpus.score(line, np.full((2, 1), 12.0, dtype=np.float32)) == corpus.Score(0.1, 7.5, 1)
+
+
+def test_embeddings_are_kept_by_what_the_texts_say(tmp_path: Path) -> None:
+    class Lengths:
+        asked = 0
+
+        def __repr__(self) -> str:
+            return "Lengths"
+
+        def embed(self, samples: Samples) -> Points:
+            self.asked += len(samples)
+            return np.array([[len(text)] for text in samples], dtype=np.float32)
+
+    embedder = Lengths()
+    first = corpus.embedded(("a", "bb"), embedder, tmp_path / "cache")
+    assert np.array_equal(corpus.embedded(("a", "bb"), embedder, tmp_path / "cache"), first)
+    assert embedder.asked == 2
+    assert not np.array_equal(corpus.embedded(("a", "bbb"), embedder, tmp_path / "cache"), first)
+    assert embedder.asked == 4
 
 
 def test_dilution_glance(tmp_path: Path) -> None:
@@ -95,6 +135,21 @@ def test_gape_keeps_both_clusters_where_ranking_and_subsampling_never_do() -> No
         R = f"{row['R']:g}" if row["R"] else ""
         # The same seeds: only rounding, which may differ between processors, can change a run.
         assert row["share"] == pytest.approx(shares[row["method"], R, f"{row['epsilon']:g}"], abs=0.02)
+
+
+@pytest.mark.slow
+def test_texts_of_a_corpus_come_nearer_to_held_out_ones(tmp_path: Path) -> None:
+    questions = load_texts(ROOT / "src" / "gape" / "demos" / "questions.csv.gz", "text").texts[:600]
+    cut = tuple(" ".join(text.split()[:40]) for text in questions)
+    private, public = cut[::2], cut[1::2]
+    embedder = MiniLM()
+    data = corpus.Data(corpus.embedded(private, embedder, None), public, corpus.embedded(public, embedder, None))
+    rows = corpus.run(tmp_path, data, seeds=2, jobs=2, samples=20, rounds=3)
+    assert written(tmp_path, "scores", rows, "recall")
+    recall = {(row["texts"], row["epsilon"]): row["recall"] for row in rows}
+    for method in ("Ranking", "GAPE"):
+        assert recall[method, math.inf] > recall["Random start", ""]
+        assert recall[method, math.inf] <= recall["Whole corpus", ""]
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 from gape.advice import samples_for, usual_delta
 from gape.data import Records, load_texts
-from gape.embedders.cached import Cached
 from gape.embedders.privacy import require_private_embedding
 from gape.errors import InputError
 from gape.fingerprint import dataset_fingerprint
@@ -161,9 +160,8 @@ def make_embedder(settings: Settings) -> Embedder:
 
 
 def candidate_embedder(settings: Settings, embedder: Embedder) -> Embedder:
-    """Return the embedder as candidates meet it: what survives a round is not embedded again."""
-    cached = Cached(embedder)
-    return cached if settings.labels is None else LabelledEmbedder(cached, settings.labels)
+    """Return the embedder as candidates meet it, with their labels where there are any."""
+    return embedder if settings.labels is None else LabelledEmbedder(embedder, settings.labels)
 
 
 def make_electorate(settings: Settings, records: Records, embedder: Embedder) -> TextElectorate:

@@ -17,6 +17,7 @@ from gape.assembly import (
     resolved,
     units_of,
 )
+from gape.embedders.cached import Cached
 from gape.embedders.privacy import require_private_embedding
 from gape.errors import InputError
 from gape.export import read_finished
@@ -101,6 +102,7 @@ def run_text(
     require_private_embedding(embedder)
     bare = make_model(settings, on_disk.answers)
     with closing(on_disk.open_ledger(settings, plan, records)) as ledger:
+        cached = Cached(embedder)  # of public texts alone
         tracker.say("embedding the private texts")
         electorate = make_electorate(settings, records, embedder)
         on_disk.write(settings)
@@ -115,8 +117,8 @@ def run_text(
             run(
                 folder,
                 plan,
-                make_generator(settings, model, prompts, embedder),
-                candidate_embedder(settings, embedder),
+                make_generator(settings, model, prompts, cached),
+                candidate_embedder(settings, cached),
                 electorate,
                 make_selector(settings, plan, units_of(records)),
                 ledger,

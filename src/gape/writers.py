@@ -13,7 +13,6 @@ import numpy as np
 
 from gape.advice import TOKENS_PER_SECOND_PER_CORE, Writer
 from gape.data import load_texts
-from gape.embedders.cached import Cached
 from gape.errors import InputError, SpendingError
 from gape.fingerprint import dataset_fingerprint
 from gape.generators.corpus import CorpusText
@@ -89,7 +88,7 @@ def make_generator(
     settings: Settings, model: LanguageModel | None, prompts: Prompts, embedder: Embedder | None
 ) -> Generator:
     """Return what writes candidates, one for every label where there are labels; a corpus needs the embedder."""
-    corpus = None if model is not None or embedder is None else CorpusText(_corpus(settings), Cached(embedder))
+    corpus = None if model is not None or embedder is None else CorpusText(_corpus(settings), embedder)
 
     def writer(prompts: Prompts) -> Generator:
         if corpus is not None:

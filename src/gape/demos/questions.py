@@ -47,10 +47,10 @@ def demo_settings(epsilon: float, seed: int) -> Settings:
                 "epsilon": epsilon,
                 "seed": seed,
                 "prompts": str(prompts),
-                "samples": 32,
-                "initial": 64,
+                "samples": 24,
+                "initial": 48,
                 "rounds": 3,
-                "scales": (0.4, 0.65, 0.9),
+                "scales": (0.5, 0.85),
             }
         )
 
@@ -98,7 +98,7 @@ def _draw(path: Path, private: Points, written: list[Points], gaps: tuple[float,
             axis.set(xlim=axes[0, 0].get_xlim(), ylim=axes[0, 0].get_ylim())
         axes[0, 0].legend(loc="lower left")
         axes[0, 2].plot(range(len(gaps)), gaps, color=COLOURS["GAPE"], marker="o")
-        axes[0, 2].set(xlabel="round", ylabel="mean distance to the nearest synthetic text", title="nearer every round")
+        axes[0, 2].set(xlabel="round", ylabel="mean over private texts", title="distance to the nearest synthetic text")
         axes[0, 2].set_xticks(range(len(gaps)))
         axes[0, 2].tick_params(colors=INK)
         fig.suptitle(title, fontsize=10.5)
