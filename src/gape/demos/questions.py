@@ -35,6 +35,7 @@ class TextDemo:
 
     result: SyntheticTexts
     records: int
+    measured: int  # of the records, for gaps and figure
     gaps: tuple[float, ...]  # after each round, the start first: mean distance from a record to the nearest text
     figure: Path
 
@@ -81,7 +82,7 @@ def run_questions(
     gaps = tuple(float(distances(private, points).min(axis=1).mean()) for points in written)
     drawn = folder / "way.png"
     _draw(drawn, private, written, gaps, f"{len(records):,} private texts, {result.privacy.headline}")
-    return TextDemo(result, len(records), gaps, drawn)
+    return TextDemo(result, len(records), len(shown), gaps, drawn)
 
 
 def _draw(path: Path, private: Points, written: list[Points], gaps: tuple[float, ...], title: str) -> None:
