@@ -7,6 +7,7 @@ import pytest
 
 from gape import plots
 from gape.demos import clusters
+from gape.demos.questions import run_questions
 from gape.errors import InputError, RunError
 from gape.privacy.accounting import spent
 from gape.privacy.ledger import Ledger
@@ -110,3 +111,16 @@ def test_without_matplotlib_nothing_is_begun(tmp_path: Path, monkeypatch: pytest
     assert not (tmp_path / "demo").exists()
     with pytest.raises(InputError, match="plots need matplotlib"), plots.figure(tmp_path / "x.png", size=(1, 1)):
         pass
+
+
+@pytest.mark.slow
+def test_the_questions_come_nearer_to_the_data_by_the_embedded_model(tmp_path: Path) -> None:
+    made = run_questions(tmp_path / "demo", seed=1)
+    assert made.records == 1269
+    assert len(made.result) == 24
+    assert made.result.privacy.private
+    assert made.result.privacy.epsilon <= 4.0
+    assert made.gaps[-1] < made.gaps[0]
+    assert is_a_drawing(made.figure)
+    again = run_questions(tmp_path / "demo", seed=1)  # finished: nothing is written or paid for again
+    assert again.result.texts == made.result.texts

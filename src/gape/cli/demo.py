@@ -50,8 +50,8 @@ def _print_texts(console: Console, out: Path, made: TextDemo) -> None:
     start, *_, end = made.gaps
     console.print("\nHow near it came", style="bold")
     console.print(
-        f"The mean distance from {made.measured} of the {made.records:,} private texts to the nearest synthetic one went "
-        f"from {start:.3f} to {end:.3f} (texts of equal meaning are at 0, unrelated ones at 1.3 or so)."
+        f"The mean distance from {made.measured} of the {made.records:,} private texts to the nearest synthetic one "
+        f"went from {start:.3f} to {end:.3f} (texts of equal meaning are at 0, unrelated ones at 1.3 or so)."
     )
     console.print(str(made.figure), markup=False, soft_wrap=True)
     console.print("\nNow your own", style="bold")
