@@ -170,7 +170,7 @@ def test_commands_on_what_is_no_run() -> None:
 
 def test_a_terminal_sees_a_bar(here: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    server.delay = 0.0
+    server.delay = 0.4  # the bar is drawn ten times a second: every step must last longer than that
     prices = ["--prompt-price", "1000", "--completion-price", "2000"]
     shown = gape(*by_service(server, "--epsilon", "4", *prices))
     assert shown.exit_code == 0
