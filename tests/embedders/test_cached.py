@@ -78,3 +78,9 @@ class TestCached:
     def test_a_cache_of_nothing_is_refused(self) -> None:
         with pytest.raises(InputError, match="at least 1 embedding, got size 0"):
             Cached(Lengths(), size=0)
+
+
+def test_samples_that_it_could_confuse_are_refused() -> None:
+    pairs = np.array([("low", "a text")], dtype=[("label", object), ("text", object)])
+    with pytest.raises(InputError, match="a cache knows texts and vectors"):
+        Cached(Lengths()).embed(pairs)

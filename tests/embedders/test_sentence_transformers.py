@@ -77,7 +77,8 @@ class TestEmbeddings:
         assert not np.allclose(together[0], together[1], atol=1e-3)
 
     def test_in_batches_of_one_a_text_is_embedded_the_same_whatever_is_embedded_with_it(self, folder: Path) -> None:
-        one = SentenceTransformer(folder, device="cpu", batch=1)
+        one = SentenceTransformer(folder, device="cpu")  # as a run has it
+        assert one.batch == 1
         alone = np.concatenate([one.embed(texts(text)) for text in many(9)])
         np.testing.assert_array_equal(one.embed(texts(*many(9))), alone)
 

@@ -59,6 +59,8 @@ def _digest(sample: object) -> bytes:
     if isinstance(sample, str):
         return blake2b(sample.encode(errors="surrogatepass"), digest_size=16).digest()
     array = np.ascontiguousarray(sample)
+    if array.dtype.hasobject:  # its bytes are addresses, which say nothing of its content
+        raise InputError(f"a cache knows texts and vectors, got {array.dtype}; put it inside what takes these apart")
     content = blake2b(f"{array.dtype.str}{array.shape}".encode(), digest_size=16, person=b"vector")
     content.update(array.tobytes())
     return content.digest()

@@ -14,12 +14,12 @@ class SentenceTransformer:
     """A model of a folder or of the hub: texts to unit vectors, (n, d); the texts stay on this machine.
 
     The same texts get the same vectors on the same machine, in whatever order they come, and equal texts equal ones.
-    With `batch` 1 a text's vector depends on the text alone; in larger batches its last bits depend on the others too,
-    as their number and longest text change the order of sums, so two candidates equally near to a private record but
-    for rounding could change places. Text beyond the model's own limit is not read.
+    With `batch` 1 a text's vector depends on the text alone, which the privacy of votes rests on: in larger batches its
+    last bits depend on the others too, as their number and longest text change the order of sums, so that replacing one
+    private record could move another's vote. They are for public texts. Text beyond the model's own limit is not read.
     """
 
-    def __init__(self, model: str | Path, *, device: str | None = None, batch: int = 32) -> None:
+    def __init__(self, model: str | Path, *, device: str | None = None, batch: int = 1) -> None:
         """Load `model`, a folder or a name on the hub, in float32, onto `device`, by default a GPU if there is one."""
         if batch < 1:
             raise InputError(f"batch must be at least 1, got {batch}")

@@ -31,7 +31,7 @@ class PrivacyStatement:
     @property
     def headline(self) -> str:
         """Say it in a few words, for a title."""
-        return f"epsilon {self.epsilon:.3g}" if self.private else "no noise, NOT PRIVATE"
+        return f"epsilon {self.epsilon:.3g}" if self.private else "NOT PRIVATE"
 
     def text(self) -> str:
         """Say it in a paragraph that a privacy officer can check."""
