@@ -11,11 +11,23 @@ SOURCE = Path(gape.__file__).parent
 LAYERS = [
     {"types", "errors", "_compiled"},
     {"protocols", "geometry", "fingerprint"},
-    {"privacy", "voting", "selection", "plan", "state", "language", "weights", "prompts", "cleaning", "data"},
+    {
+        "privacy",
+        "voting",
+        "selection",
+        "plan",
+        "state",
+        "language",
+        "weights",
+        "prompts",
+        "cleaning",
+        "data",
+        "metrics",
+    },
     {"evolve", "labels", "presets", "generators", "embedders", "settings", "advice"},
     {"files", "run_folder", "run", "export", "plots"},
-    {"writers", "assembly", "progress", "text_folder", "synthesize", "expand"},
-    {"demos"},
+    {"writers", "assembly", "progress", "text_folder", "synthesize", "expand", "evaluate", "report"},
+    {"demos", "compare"},
     {"cli", "__init__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -24,6 +36,8 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 SIDEWAYS = {
     ("privacy", "voting"),  # the release step counts votes and checks points
     ("plan", "privacy"),  # a plan knows the noise its guarantee needs
+    ("metrics", "selection"),  # exact W1 is a flow, and the flow is there
+    ("metrics", "voting"),  # nearest points
     ("prompts", "language"),  # topics are asked of a model
     ("run", "run_folder"),
     ("run", "files"),
@@ -38,6 +52,13 @@ SIDEWAYS = {
     ("expand", "assembly"),
     ("expand", "writers"),
     ("expand", "text_folder"),
+    ("evaluate", "assembly"),
+    ("evaluate", "text_folder"),
+    ("evaluate", "writers"),
+    ("report", "evaluate"),
+    ("report", "assembly"),
+    ("report", "text_folder"),
+    ("report", "writers"),
 }
 
 
