@@ -35,7 +35,9 @@ def test_the_mixture_is_the_papers() -> None:
 
 def test_a_variation_has_standard_deviation_a_tenth_in_each_coordinate() -> None:
     plan = clusters.mixture_plan(math.inf, seed=0)
-    varied = clusters.mixture_generator().vary(np.zeros((20_000, 2)), plan.scales[0], np.random.default_rng(0))
+    varied = clusters.mixture_generator().vary(
+        np.zeros((20_000, 2)), np.full(20_000, plan.scales[0]), np.random.default_rng(0)
+    )
     assert varied.std(axis=0) == pytest.approx([0.1, 0.1], abs=0.003)
     assert plan.candidates == 9  # three points and two variations of each
 

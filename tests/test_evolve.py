@@ -15,7 +15,7 @@ from gape.protocols import Selector
 from gape.selection.ranking import Ranking
 from gape.selection.subsampling import Subsampling
 from gape.state import State
-from gape.types import Samples
+from gape.types import Floats, Samples
 from gape.voting.electorate import LocalElectorate
 from gape.voting.nearest import reference_nearest
 
@@ -114,12 +114,12 @@ class Forgetful:
     def random(self, count: int, rng: np.random.Generator) -> Samples:
         return rng.normal(size=(count, 2)).astype(np.float32)
 
-    def vary(self, samples: Samples, scale: float, rng: np.random.Generator) -> Samples:
+    def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         return samples[:-1]
 
 
 def test_a_generator_that_loses_samples_is_refused() -> None:
     account = Account(Ledger(":memory:", Budget(float("inf"), 1e-5)), "run")
     electorate = LocalElectorate(parts.private_points())
-    with pytest.raises(InputError, match="2 variations of 3 samples"):
+    with pytest.raises(InputError, match="11 variations of 12 samples"):
         list(evolve(FREE, Forgetful(), IdentityEmbedder(), electorate, Ranking(), account))

@@ -21,7 +21,7 @@ from gape.run import run
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
 from gape.state import State
-from gape.types import NoisyVotes, Points, Samples
+from gape.types import Floats, NoisyVotes, Points, Samples
 from gape.voting.electorate import LocalElectorate
 from gape.voting.nearest import nearest
 
@@ -38,7 +38,7 @@ class Words:
     def random(self, count: int, rng: np.random.Generator) -> Samples:
         return self._texts([self._words(4, rng) for _ in range(count)])
 
-    def vary(self, samples: Samples, scale: float, rng: np.random.Generator) -> Samples:
+    def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         return self._texts([[*text.split()[1:], *self._words(1, rng)] for text in samples])
 
     def _words(self, count: int, rng: np.random.Generator) -> list[str]:
@@ -117,7 +117,7 @@ def test_a_random_start_has_every_label_alike() -> None:
 def test_variations_keep_label_and_place() -> None:
     rng = np.random.default_rng(1)
     samples = rng.permutation(GENERATOR.random(12, rng))
-    varied = GENERATOR.vary(samples, 1.0, rng)
+    varied = GENERATOR.vary(samples, np.ones(len(samples)), rng)
     assert varied["label"].tolist() == samples["label"].tolist()
     for (label, before), (_, after) in zip(samples, varied, strict=True):
         assert after.split()[:-1] == before.split()[1:]
@@ -126,15 +126,15 @@ def test_variations_keep_label_and_place() -> None:
 
 def test_a_generator_that_loses_samples_is_refused() -> None:
     class Loses(Words):
-        def vary(self, samples: Samples, scale: float, rng: np.random.Generator) -> Samples:
+        def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
             return samples[:1]
 
     generator = LabelledGenerator({"a": Loses("a")})
     samples = generator.random(3, np.random.default_rng(0))
     with pytest.raises(InputError, match="wrote 1 variations of 3 samples"):
-        generator.vary(samples, 1.0, np.random.default_rng(0))
+        generator.vary(samples, np.ones(len(samples)), np.random.default_rng(0))
     with pytest.raises(InputError, match="1 labels without a generator"):
-        GENERATOR.vary(samples, 1.0, np.random.default_rng(0))
+        GENERATOR.vary(samples, np.ones(len(samples)), np.random.default_rng(0))
 
 
 def test_any_candidate_of_its_label_is_nearer_than_all_others() -> None:
@@ -204,7 +204,7 @@ def test_samples_that_are_not_labelled_are_refused() -> None:
     with pytest.raises(InputError, match="fields label and text"):
         EMBEDDER.embed(texts)
     with pytest.raises(InputError, match="fields label and text"):
-        GENERATOR.vary(texts, 1.0, np.random.default_rng(0))
+        GENERATOR.vary(texts, np.ones(len(texts)), np.random.default_rng(0))
     with pytest.raises(InputError, match="2 labels for 1 texts"):
         labelled(["a", "b"], ["x"])
 

@@ -53,20 +53,19 @@ def evolve(
 
 def _vary(plan: Plan, generator: Generator, samples: Samples, rng: np.random.Generator) -> Proposal:
     """Write VariationAPI(S): for each scale its copies, after the samples themselves if they are kept."""
-    parts, scales = ([samples], [0.0]) if plan.keep else ([], [])
-    for scale in plan.scales:
-        for _ in range(plan.copies):
-            variations = generator.vary(samples, scale, rng)
-            if len(variations) != len(samples):
-                raise InputError(
-                    f"the generator returned {len(variations)} variations of {len(samples)} samples; return one each"
-                )
-            parts.append(variations)
-            scales.append(scale)
+    parents = np.arange(len(samples))
+    parts, copied = ([samples], [0.0]) if plan.keep else ([], [])
+    varied = np.repeat(plan.scales, plan.copies)
+    asked = samples[np.tile(parents, len(varied))]
+    variations = generator.vary(asked, np.repeat(varied, len(samples)), rng)
+    if len(variations) != len(asked):
+        raise InputError(
+            f"the generator returned {len(variations)} variations of {len(asked)} samples; return one each"
+        )
     return Proposal(
-        samples=np.concatenate(parts),
-        parents=np.tile(np.arange(len(samples)), len(parts)),
-        scales=np.repeat(scales, len(samples)),
+        samples=np.concatenate([*parts, variations]),
+        parents=np.tile(parents, len(copied) + len(varied)),
+        scales=np.repeat([*copied, *varied], len(samples)),
     )
 
 

@@ -39,12 +39,10 @@ def expand(run: str | Path, count: int, progress: Callable[[int], None] | None =
 
     embedder = None if writes(settings) else make_embedder(settings)
     rng = np.random.default_rng([plan.seed, plan.rounds + 1, *b"expand"])
-    parts, turn = [samples], 0
     listener = Listener(note, lambda _: None)
     with remembering(make_model(settings, folder.answers), folder.answers, listener) as model:
         generator = make_generator(settings, model, make_prompts(settings, model), embedder)
-        while missing := count - sum(len(part) for part in parts):
-            some = samples[rng.permutation(len(samples))[:missing]]
-            parts.append(generator.vary(some, plan.scales[turn % len(plan.scales)], rng))
-            turn += 1
-    return np.concatenate(parts)
+        turns = -(-(count - len(samples)) // len(samples))
+        some = np.concatenate([rng.permutation(len(samples)) for _ in range(turns)])[: count - len(samples)]
+        scales = np.resize(np.repeat(plan.scales, len(samples)), len(some))  # every sample once before the next scale
+        return np.concatenate([samples, generator.vary(samples[some], scales, rng)])

@@ -14,7 +14,7 @@ import numpy as np
 
 from gape.errors import InputError
 from gape.protocols import Embedder, Generator, Selection, Selector
-from gape.types import Indices, NoisyVotes, Points, Samples
+from gape.types import Floats, Indices, NoisyVotes, Points, Samples
 
 LABELLED = np.dtype([("label", object), ("text", object)])
 
@@ -57,7 +57,7 @@ class LabelledGenerator:
                 parts.append(labelled([label] * size, generator.random(size, rng)))
         return np.concatenate(parts)
 
-    def vary(self, samples: Samples, scale: float, rng: np.random.Generator) -> Samples:
+    def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Write one variation of every sample, under its label and in its place."""
         _check_samples(samples)
         if unknown := set(samples["label"]) - set(self.generators):
@@ -67,7 +67,7 @@ class LabelledGenerator:
             places = np.flatnonzero(samples["label"] == label)
             if not len(places):
                 continue
-            texts = generator.vary(samples["text"][places], scale, rng)
+            texts = generator.vary(samples["text"][places], scales[places], rng)
             if len(texts) != len(places):
                 raise InputError(
                     f"the generator of a label wrote {len(texts)} variations of {len(places)} samples; return one each"

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gape.types import Counts, Indices, NoisyVotes, Points, Samples
+from gape.types import Counts, Floats, Indices, NoisyVotes, Points, Samples
 
 
 class Generator(Protocol):
@@ -15,8 +15,11 @@ class Generator(Protocol):
         """Draw `count` unconditional samples (the paper's RandomAPI)."""
         ...
 
-    def vary(self, samples: Samples, scale: float, rng: np.random.Generator) -> Samples:
-        """Write one variation of every sample at scale s^2 (the paper's VariationAPI(y, s^2))."""
+    def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
+        """Write one variation of every sample, each at its own scale s^2 (the paper's VariationAPI(y, s^2)).
+
+        All candidates of a round are asked for in one call, so that a model can write as many at once as it can hold.
+        """
         ...
 
 

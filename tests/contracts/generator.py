@@ -22,7 +22,7 @@ class GeneratorContract:
         return self.make().random(count, np.random.default_rng(seed))
 
     def vary(self, samples: Samples, scale: float, seed: int = 0) -> Samples:
-        return self.make().vary(samples, scale, np.random.default_rng(seed))
+        return self.make().vary(samples, np.full(len(samples), scale), np.random.default_rng(seed))
 
     @pytest.mark.parametrize("count", [1, 2, 13])
     def test_draws_as_many_samples_as_asked_for(self, count: int) -> None:
@@ -50,7 +50,7 @@ class GeneratorContract:
     def test_variations_differ_from_the_samples_and_from_call_to_call(self) -> None:
         generator, rng = self.make(), np.random.default_rng(0)
         samples = generator.random(6, rng)
-        first, second = (generator.vary(samples, self.scale, rng) for _ in range(2))
+        first, second = (generator.vary(samples, np.full(len(samples), self.scale), rng) for _ in range(2))
         assert not np.array_equal(first, samples)
         assert not np.array_equal(first, second)
 

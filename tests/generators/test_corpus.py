@@ -46,7 +46,7 @@ def test_random_texts_repeat_only_once_the_corpus_is_used_up() -> None:
 
 @pytest.mark.parametrize(("scale", "near"), [(1e-9, 2), (0.25, 4), (0.5, 10), (0.75, 32), (1.0, 100)])
 def test_a_variation_is_uniform_among_the_nearest_others(scale: float, near: int) -> None:
-    varied = CorpusText(NUMBERS, Line()).vary(texts(*[0] * 6000), scale, np.random.default_rng(0))
+    varied = CorpusText(NUMBERS, Line()).vary(texts(*[0] * 6000), np.full(6000, scale), np.random.default_rng(0))
     drawn = np.bincount(varied.astype(int), minlength=101)
     assert drawn[0] == 0
     assert drawn[near + 1 :].sum() == 0
@@ -55,7 +55,7 @@ def test_a_variation_is_uniform_among_the_nearest_others(scale: float, near: int
 
 
 def test_a_sample_from_elsewhere_is_embedded_and_may_get_its_nearest() -> None:
-    varied = CorpusText(NUMBERS, Line()).vary(texts(*["50.2"] * 400), 0.3, np.random.default_rng(0))
+    varied = CorpusText(NUMBERS, Line()).vary(texts(*["50.2"] * 400), np.full(400, 0.3), np.random.default_rng(0))
     assert set(varied) == {"49", "50", "51", "52"}
 
 
@@ -65,20 +65,20 @@ def test_the_corpus_is_embedded_once_and_only_when_needed() -> None:
     samples = generator.random(20, np.random.default_rng(0))
     assert embedder.asked == 0
     for seed in range(3):
-        generator.vary(samples, 0.5, np.random.default_rng(seed))
+        generator.vary(samples, np.full(len(samples), 0.5), np.random.default_rng(seed))
     assert embedder.asked == 101
 
 
 def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = CorpusText(NUMBERS, Line())
     samples = np.concatenate([generator.random(30, np.random.default_rng(0)), texts("3.7", "88.1")])
-    whole = generator.vary(samples, 0.6, np.random.default_rng(1))
+    whole = generator.vary(samples, np.full(len(samples), 0.6), np.random.default_rng(1))
     monkeypatch.setattr(corpus, "_BLOCK", 250)
-    np.testing.assert_array_equal(generator.vary(samples, 0.6, np.random.default_rng(1)), whole)
+    np.testing.assert_array_equal(generator.vary(samples, np.full(len(samples), 0.6), np.random.default_rng(1)), whole)
 
 
 def test_mistakes_are_named() -> None:
     with pytest.raises(InputError, match="at least 2 different texts, got 1"):
         CorpusText(["a", "a"], Line())
     with pytest.raises(InputError, match=r"scale must be in \(0, 1\], got 1.5"):
-        CorpusText(NUMBERS, Line()).vary(texts("1"), 1.5, np.random.default_rng(0))
+        CorpusText(NUMBERS, Line()).vary(texts("1"), np.array([1.5]), np.random.default_rng(0))

@@ -64,7 +64,7 @@ class TestRandom:
         first, again = ScriptedModel(flaky), ScriptedModel(flaky)
         for model in (first, again):
             generator = PromptedText(model, PROMPTS)
-            generator.vary(generator.random(12, np.random.default_rng(3)), 1.0, np.random.default_rng(4))
+            generator.vary(generator.random(12, np.random.default_rng(3)), np.ones(12), np.random.default_rng(4))
         assert first.calls == again.calls
         assert len(set(first.calls)) == len(first.calls)
 
@@ -113,7 +113,7 @@ class TestVary:
 
     def test_rephrasing_is_done_at_the_temperature_of_the_scale(self) -> None:
         model = ScriptedModel(write)
-        PromptedText(model, PROMPTS).vary(self.SAMPLES, 1.3, np.random.default_rng(0))
+        PromptedText(model, PROMPTS).vary(self.SAMPLES, np.full(len(self.SAMPLES), 1.3), np.random.default_rng(0))
         assert {call.temperature for call in model.calls} == {1.3}
         assert '"Dear landlord, the heating is broken. Please come."' in model.calls[0].prompt
         assert "\"He said 'no' and {tone} left. It was late.\"" in model.calls[1].prompt
@@ -122,23 +122,27 @@ class TestVary:
     def test_blanks_are_made_with_the_chance_of_the_scale(self) -> None:
         model = ScriptedModel(write)
         long = texts(" ".join(f"word{i}" for i in range(400)))
-        PromptedText(model, load("pubmed"), by="fill").vary(long, 0.3, np.random.default_rng(0))
+        PromptedText(model, load("pubmed"), by="fill").vary(long, np.full(len(long), 0.3), np.random.default_rng(0))
         (call,) = model.calls
         assert 80 < len([word for word in call.prompt.split() if word == "_"]) < 160
         assert "about 400 words" in call.prompt
 
     def test_a_sample_stays_where_no_answer_will_do(self) -> None:
         model = ScriptedModel(lambda request: None if "landlord, the heating" in request.prompt else write(request))
-        varied = PromptedText(model, PROMPTS).vary(self.SAMPLES, 1.0, np.random.default_rng(0))
+        varied = PromptedText(model, PROMPTS).vary(
+            self.SAMPLES, np.full(len(self.SAMPLES), 1.0), np.random.default_rng(0)
+        )
         assert varied[0] == self.SAMPLES[0]
         assert varied[1] != self.SAMPLES[1]
 
     def test_an_unchanged_text_and_blanks_left_open_are_no_answer(self) -> None:
         same = ScriptedModel(lambda _: str(self.SAMPLES[0]))
-        PromptedText(same, PROMPTS).vary(self.SAMPLES[:1], 1.0, np.random.default_rng(0))
+        PromptedText(same, PROMPTS).vary(self.SAMPLES[:1], np.array([1.0]), np.random.default_rng(0))
         assert len(same.calls) == TRIES
         blank = ScriptedModel(lambda _: "Dear landlord, the _ is broken. Please come.")
-        varied = PromptedText(blank, PROMPTS, by="fill").vary(self.SAMPLES[:1], 0.5, np.random.default_rng(0))
+        varied = PromptedText(blank, PROMPTS, by="fill").vary(
+            self.SAMPLES[:1], np.array([0.5]), np.random.default_rng(0)
+        )
         assert varied[0] == self.SAMPLES[0]
 
     def test_an_answer_that_was_cut_ends_with_its_last_whole_sentence(self) -> None:
@@ -147,12 +151,16 @@ class TestVary:
                 for place in range(len(requests)):
                     yield place, Completion("Dear owner, it is cold here. Please send some", finished=False)
 
-        varied = PromptedText(Cut(write), PROMPTS).vary(self.SAMPLES, 1.0, np.random.default_rng(0))
+        varied = PromptedText(Cut(write), PROMPTS).vary(
+            self.SAMPLES, np.full(len(self.SAMPLES), 1.0), np.random.default_rng(0)
+        )
         assert list(varied) == ["Dear owner, it is cold here."] * 2
 
     def test_a_temperature_may_exceed_one_but_a_share_may_not(self) -> None:
         with pytest.raises(InputError, match=r"scale must be a share of words in \(0, 1\] to fill, got 1.5"):
-            PromptedText(ScriptedModel(write), PROMPTS, by="fill").vary(self.SAMPLES, 1.5, np.random.default_rng(0))
+            PromptedText(ScriptedModel(write), PROMPTS, by="fill").vary(
+                self.SAMPLES, np.full(len(self.SAMPLES), 1.5), np.random.default_rng(0)
+            )
 
 
 def test_one_word_at_least_is_masked() -> None:

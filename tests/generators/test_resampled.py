@@ -33,7 +33,9 @@ def copies(text: str, count: int) -> Samples:
 
 def vary(text: str, scale: float, *, spans: float, count: int = 40) -> tuple[ScriptedModel, list[str]]:
     model = ScriptedModel(write)
-    varied = ResampledText(model, PROMPTS, spans=spans).vary(copies(text, count), scale, np.random.default_rng(1))
+    varied = ResampledText(model, PROMPTS, spans=spans).vary(
+        copies(text, count), np.full(count, scale), np.random.default_rng(1)
+    )
     return model, list(varied)
 
 
@@ -72,7 +74,7 @@ class TestEnd:
         texts = copies(parent(), 20)
         generator = ResampledText(ScriptedModel(write), PROMPTS)
         for turn in range(30):
-            texts = generator.vary(texts, 0.4, np.random.default_rng(turn))
+            texts = generator.vary(texts, np.full(len(texts), 0.4), np.random.default_rng(turn))
         assert max(len(text.split()) for text in texts) <= 2 * 60 + 12
 
     def test_at_scale_one_all_is_written_anew_with_a_topic(self) -> None:
@@ -141,7 +143,9 @@ class TestWhatWillNotDo:
                     yield place, Completion(answer, finished=finished)
 
         model = Model(write)
-        varied = ResampledText(model, PROMPTS, spans=spans).vary(copies(self.TEXT, 1), 0.3, np.random.default_rng(0))
+        varied = ResampledText(model, PROMPTS, spans=spans).vary(
+            copies(self.TEXT, 1), np.array([0.3]), np.random.default_rng(0)
+        )
         return model, str(varied[0])
 
     @pytest.mark.parametrize("answer", ["", " and", " or not. See www.nowhere.com for it.", " very" * 40 + "."])
@@ -180,7 +184,7 @@ class TestWhatWillNotDo:
     def test_titles_need_no_end(self) -> None:
         model = ScriptedModel(lambda request: " a river runs through it")
         title = copies("How we lost our way in the woods", 1)
-        varied = ResampledText(model, PROMPTS).vary(title, 0.5, np.random.default_rng(0))
+        varied = ResampledText(model, PROMPTS).vary(title, np.full(len(title), 0.5), np.random.default_rng(0))
         assert varied[0] == "How we lost our a river runs through it"
 
 
@@ -190,7 +194,7 @@ def test_requests_repeat_where_the_rest_was_answered() -> None:
 
     first, again = ScriptedModel(flaky), ScriptedModel(flaky)
     for model in (first, again):
-        ResampledText(model, PROMPTS).vary(copies(parent(), 20), 0.4, np.random.default_rng(4))
+        ResampledText(model, PROMPTS).vary(copies(parent(), 20), np.full(20, 0.4), np.random.default_rng(4))
     assert first.calls == again.calls
 
 
@@ -218,4 +222,6 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(InputError, match=r"spans must be a share in \[0, 1\], got 2"):
         ResampledText(ScriptedModel(write), PROMPTS, spans=2)
     with pytest.raises(InputError, match="1 writes all of a text anew"):
-        ResampledText(ScriptedModel(write), PROMPTS).vary(copies("A text.", 1), 1.5, np.random.default_rng(0))
+        ResampledText(ScriptedModel(write), PROMPTS).vary(
+            copies("A text.", 1), np.array([1.5]), np.random.default_rng(0)
+        )

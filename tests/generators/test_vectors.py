@@ -37,7 +37,7 @@ class TestSnaking(VectorGeneratorContract):
 def steps(generator: Generator, at: list[float], scale: float) -> Floats:
     """Return 40,000 independent steps from one point, (40000, d)."""
     samples = np.tile(np.array(at, dtype=np.float32), (40_000, 1))
-    varied = generator.vary(samples, scale, np.random.default_rng(0))
+    varied = generator.vary(samples, np.full(len(samples), scale), np.random.default_rng(0))
     return np.asarray(varied - samples, dtype=np.float64)
 
 
@@ -96,10 +96,10 @@ class TestGaussianGenerator:
             GaussianGenerator.diagonal(BOX, (1.0, -2.0))
         still = GaussianGenerator.diagonal(BOX, (0.0, 0.0))
         with pytest.raises(InputError, match="must not be zero"):
-            still.vary(np.zeros((1, 2), dtype=np.float32), 1.0, np.random.default_rng(0))
+            still.vary(np.zeros((1, 2), dtype=np.float32), np.ones(1), np.random.default_rng(0))
         flat = GaussianGenerator.low_rank(BOX, np.zeros((3, 2)))
         with pytest.raises(InputError, match="must not be zero"):
-            flat.vary(np.zeros((1, 3), dtype=np.float32), 1.0, np.random.default_rng(0))
+            flat.vary(np.zeros((1, 3), dtype=np.float32), np.ones(1), np.random.default_rng(0))
 
 
 class TestStarts:
@@ -211,13 +211,13 @@ class TestSnakingPath:
         rng = np.random.default_rng(0)
         points = path.at(rng.uniform(0, path.length, 3_000))
         for scale in (1e-4, 1.0, 1.0, 100.0):
-            points = path.vary(points, scale, rng)
+            points = path.vary(points, np.full(len(points), scale), rng)
             assert off_the_path(path, points).max() <= float32_steps(path)
 
     def test_steps_have_variance_s2_in_arc_length(self, path: SnakingPath) -> None:
         middle = path.at(np.full(20_000, path.length / 2))
         scale = (path.length / 20) ** 2  # ten deviations from either end
-        moved = path.arc(path.vary(middle, scale, np.random.default_rng(1))) - path.length / 2
+        moved = path.arc(path.vary(middle, np.full(len(middle), scale), np.random.default_rng(1))) - path.length / 2
         assert abs(moved.mean()) < 5 * np.sqrt(scale / 20_000)
         assert moved.var() == pytest.approx(scale, rel=0.05)
 

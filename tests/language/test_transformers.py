@@ -3,7 +3,6 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,44 +12,15 @@ from numpy.typing import NDArray
 
 from contracts.language_model import LanguageModelContract
 from gape.errors import InputError
-from gape.language.request import Completion, LanguageModel, Request
+from gape.language.decoding import GrowingDecoder
+from gape.language.request import LanguageModel, Request
 from gape.language.transformers import TransformersModel
+from small_model import FOLDER, MIXED, answers, model, tokens
 
-FOLDER = Path(__file__).parents[1] / "data" / "stories260K"
 CHAT = (
     "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}[a] {% endif %}"
 )
 UNFILTERED = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
-
-# Prompts, limits and temperatures all differ, so that batches are padded and rows end one after another.
-MIXED = [
-    Request(
-        "One day " + "a big red dog and " * (i * 5 % 7),
-        opening="Lily " * (i % 3),
-        max_tokens=5 + 7 * (i % 4),
-        temperature=(0.0, 0.3, 1.0)[i % 3],
-        seed=i,
-    )
-    for i in range(13)
-]
-
-
-@cache
-def model(batch: int = 4) -> TransformersModel:
-    import torch  # noqa: PLC0415  (heavy)
-
-    torch.set_num_threads(1)
-    return TransformersModel(FOLDER, device="cpu", batch=batch)
-
-
-def answers(*requests: Request, by: TransformersModel | None = None) -> list[Completion]:
-    done = dict((by or model()).complete(requests))
-    return [done[place] for place in range(len(requests))]
-
-
-def tokens(text: str, *, special: bool = True) -> list[int]:
-    ids: list[int] = model()._tokenizer.encode(text, add_special_tokens=special)
-    return ids
 
 
 @pytest.fixture
@@ -79,32 +49,23 @@ class TestBatches:
     def test_an_answer_does_not_depend_on_its_batch(self, batch: int) -> None:
         assert answers(*MIXED, by=model(batch)) == answers(*MIXED)
 
-    def test_the_logits_of_a_padded_row_are_those_of_the_row_alone(self) -> None:
-        import torch  # noqa: PLC0415  (heavy)
-
-        long, short = tokens("Once upon a time there was a very big dog."), tokens("The sun")
-        padding = len(long) - len(short)
-        ids = torch.tensor([long, [0] * padding + short])
-        mask = torch.tensor([[1] * len(long), [0] * padding + [1] * len(short)])
-        cache, lone = (model()._transformers.DynamicCache() for _ in range(2))
-        together = model()._logits(ids, mask, cache)
-        alone = model()._logits(ids[1:, padding:], mask[1:, padding:], lone)
-        torch.testing.assert_close(together[1:], alone, atol=1e-4, rtol=0)
-
     def test_one_that_is_done_is_not_kept_back(self) -> None:
         requests = [Request("Tim", max_tokens=limit) for limit in (30, 3, 12, 3)]
         assert [place for place, _ in model().complete(requests)] == [1, 3, 2, 0]
 
     def test_a_batch_too_large_for_the_memory_is_halved(self, monkeypatch: pytest.MonkeyPatch) -> None:
         small = TransformersModel(FOLDER, device="cpu", batch=8)
-        whole = small._logits
+        whole = GrowingDecoder.next
+        steps = 0
 
-        def short_of_memory(ids: Any, mask: Any, cache: Any) -> Any:
-            if len(ids) > 3 and mask.shape[1] > 40:  # some answers are done by then
+        def short_of_memory(decoder: GrowingDecoder, ids: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if len(ids) > 3 and steps > 8:  # some answers are done by then
                 raise small._torch.OutOfMemoryError("there is no more")
-            return whole(ids, mask, cache)
+            return whole(decoder, ids)
 
-        monkeypatch.setattr(small, "_logits", short_of_memory)
+        monkeypatch.setattr(GrowingDecoder, "next", short_of_memory)
         pairs = list(small.complete(MIXED))
         assert len(pairs) == len(MIXED)
         assert [completion for _, completion in sorted(pairs, key=lambda pair: pair[0])] == answers(*MIXED)

@@ -9,7 +9,7 @@ import numpy as np
 from gape.errors import InputError
 from gape.geometry import distances
 from gape.protocols import Embedder
-from gape.types import Indices, Points, Samples
+from gape.types import Floats, Indices, Points, Samples
 
 # Distances held at once, in float64: 32 MB.
 _BLOCK = 2**22
@@ -37,12 +37,13 @@ class CorpusText:
         order = [rng.permutation(len(corpus)) for _ in range(rounds)]
         return corpus[np.concatenate(order)[:count]] if order else corpus[:0].copy()
 
-    def vary(self, samples: Samples, scale: float, rng: np.random.Generator) -> Samples:
+    def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Draw one neighbour of every sample; samples from elsewhere are embedded first."""
-        if not 0 < scale <= 1:
-            raise InputError(f"scale must be in (0, 1], got {scale}; 1 draws from the whole corpus")
-        near = int(np.ceil(float(len(self._corpus) - 1) ** scale))
-        ranks = rng.integers(near, size=len(samples))
+        for scale in np.unique(scales):
+            if not 0 < scale <= 1:
+                raise InputError(f"scale must be in (0, 1], got {scale}; 1 draws from the whole corpus")
+        near = np.ceil(float(len(self._corpus) - 1) ** scales).astype(np.int64)
+        ranks = rng.integers(near)
         points, own = self._embed(samples), self._own(samples)
         found = np.empty(len(samples), dtype=np.int64)
         step = max(1, _BLOCK // len(self._corpus))

@@ -9,7 +9,7 @@ from gape.errors import InputError
 from gape.generators.asking import SHORTEST, Draft, as_samples, ask, draw, new_seed, read_answer, tokens_for
 from gape.language.request import Completion, LanguageModel, Request
 from gape.prompts import Prompts
-from gape.types import Samples
+from gape.types import Floats, Samples
 
 # A rephrased text may be longer than its source by this factor.
 _ROOM = 1.5
@@ -39,12 +39,13 @@ class PromptedText:
         """Draw `count` texts of the domain."""
         return draw(self.model, self.prompts, count, self.temperature, rng)
 
-    def vary(self, samples: Samples, scale: float, rng: np.random.Generator) -> Samples:
-        """Rephrase every sample at temperature `scale`, or fill in its blanks, a word being one with chance `scale`."""
-        if not scale > 0 or (self.by == "fill" and scale > 1):
-            rule = "a share of words in (0, 1]" if self.by == "fill" else "a temperature above 0"
-            raise InputError(f"scale must be {rule} to {self.by}, got {scale}")
-        drafts = [self._draft(str(sample), scale, rng) for sample in samples]
+    def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
+        """Rephrase each sample at its scale as temperature, or fill in blanks, a word being one with that chance."""
+        for scale in np.unique(scales):
+            if not scale > 0 or (self.by == "fill" and scale > 1):
+                rule = "a share of words in (0, 1]" if self.by == "fill" else "a temperature above 0"
+                raise InputError(f"scale must be {rule} to {self.by}, got {scale}")
+        drafts = [self._draft(str(sample), float(scale), rng) for sample, scale in zip(samples, scales, strict=True)]
         answers = ask(self.model, drafts)
         return as_samples([sample if text is None else text for sample, text in zip(samples, answers, strict=True)])
 

@@ -18,7 +18,7 @@ from gape.errors import InputError
 from gape.generators.asking import Draft, as_samples, ask, draw, new_seed, random_draft, tokens_for
 from gape.language.request import Completion, LanguageModel, Request
 from gape.prompts import Prompts
-from gape.types import Samples
+from gape.types import Floats, Samples
 
 # What is written anew is this many times as long as what it replaces: lengths can grow and shrink over the rounds.
 _STRETCH = (0.75, 1.35)
@@ -63,14 +63,17 @@ class ResampledText:
         """Draw `count` texts of the domain."""
         return draw(self.model, self.prompts, count, self.temperature, rng, opened=True)
 
-    def vary(self, samples: Samples, scale: float, rng: np.random.Generator) -> Samples:
-        """Rewrite the share `scale` of the words of every sample."""
-        if not 0 < scale <= 1:
-            raise InputError(f"scale must be a share of words in (0, 1], got {scale}; 1 writes all of a text anew")
-        if scale == 1:
-            drafts = [random_draft(self.prompts, self.temperature, rng, opened=True) for _ in samples]
-        else:
-            drafts = [self._draft(collapse(str(sample)), scale, rng) for sample in samples]
+    def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
+        """Rewrite of every sample the share of its words that its scale says."""
+        for scale in np.unique(scales):
+            if not 0 < scale <= 1:
+                raise InputError(f"scale must be a share of words in (0, 1], got {scale}; 1 writes all of a text anew")
+        drafts = [
+            random_draft(self.prompts, self.temperature, rng, opened=True)
+            if scale == 1
+            else self._draft(collapse(str(sample)), float(scale), rng)
+            for sample, scale in zip(samples, scales, strict=True)
+        ]
         answers = ask(self.model, drafts)
         return as_samples([sample if text is None else text for sample, text in zip(samples, answers, strict=True)])
 

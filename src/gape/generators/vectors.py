@@ -71,13 +71,13 @@ class GaussianGenerator:
         """Draw the start."""
         return self.start.random(count, rng)
 
-    def vary(self, samples: Samples, scale: float, rng: np.random.Generator) -> Points:
-        """Draw one variation of each sample with total variance `scale`."""
+    def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Points:
+        """Draw one variation of each sample, with the total variance that its scale says."""
         trace = float(np.sum(self.factor**2))
         if trace <= 0:
             raise InputError("the covariance of a generator must not be zero; give it a direction to move in")
         step = rng.standard_normal((len(samples), self.factor.shape[1])) @ self.factor.T
-        varied: Points = (samples + np.sqrt(scale / trace) * step).astype(np.float32)
+        varied: Points = (samples + np.sqrt(scales / trace)[:, None] * step).astype(np.float32)
         return varied
 
 
@@ -132,6 +132,6 @@ class SnakingPath:
         """Return `count` points along the path from `start_at`."""
         return self.at(self.start_at + self.spacing * np.arange(count, dtype=np.float64))
 
-    def vary(self, samples: Samples, scale: float, rng: np.random.Generator) -> Points:
+    def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Points:
         """Step along the path: near in geodesic distance, wherever that leads in the plane."""
-        return self.at(self.arc(samples) + np.sqrt(scale) * rng.standard_normal(len(samples)))
+        return self.at(self.arc(samples) + np.sqrt(scales) * rng.standard_normal(len(samples)))
