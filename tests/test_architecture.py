@@ -10,7 +10,7 @@ SOURCE = Path(gape.__file__).parent
 # A module may import modules of its own layer and of lower ones. Packages are listed by their folder.
 LAYERS = [
     {"types", "errors", "_compiled"},
-    {"protocols", "geometry", "fingerprint"},
+    {"protocols", "geometry", "clustering", "fingerprint"},
     {
         "privacy",
         "voting",
@@ -34,6 +34,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Within a layer, who may import whom: (importer, imported).
 SIDEWAYS = {
+    ("clustering", "geometry"),
     ("privacy", "voting"),  # the release step counts votes and checks points
     ("plan", "privacy"),  # a plan knows the noise its guarantee needs
     ("metrics", "selection"),  # exact W1 is a flow, and the flow is there

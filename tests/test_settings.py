@@ -62,6 +62,8 @@ def test_numbers_become_plain_ones() -> None:
         ({"preset": 3}, "preset must be a text"),
         ({"threshold": "high"}, "threshold must be auto, paper or a number of sigmas"),
         ({"threshold": -1}, "threshold must be"),
+        ({"separation": "kmeans"}, "separation must be a number or private-kmeans"),
+        ({"separation": "-1"}, "separation must be positive"),
         ({"threshold": "inf"}, "threshold must be"),
         ({"seed": -1}, "seed must not be negative"),
         ({"votes_per_unit": 2}, "name a user column"),
@@ -77,6 +79,7 @@ def test_what_cannot_be_is_refused_by_name(values: dict[str, Any], message: str)
 
 def test_a_threshold_in_sigmas_may_come_as_text() -> None:
     assert Settings.of({"threshold": "1.5"}).threshold == 1.5
+    assert Settings.of({"separation": "1.5"}).separation == 1.5
 
 
 def test_paths_become_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,18 @@ class TestFolder:
         said = capfd.readouterr()
         assert not said.out + said.err
 
+    def test_a_separation_read_off_the_data_marks_the_run(self, data: Path) -> None:
+        folder = data.parent / "run"
+        result = run_text(by_corpus(data, separation="private-kmeans"), folder)
+        assert not result.privacy.private
+        assert math.isfinite(result.privacy.epsilon)
+        assert "NOT PRIVATE" in (folder / "release" / "PRIVACY.txt").read_text()
+        assert "the separation R of its selection was read off the private data" in result.privacy.text()
+        assert not resume(folder).privacy.private
+        # Unit vectors are at most 2 apart, and the farthest of 90 records is not at one of 6 centres.
+        used = json.loads((folder / "internal" / "settings.json").read_text())["parts"]["selector"]
+        assert 0 < float(used.partition("separation=")[2].partition(",")[0]) <= 20
+
     def test_settings_are_written_in_full(self, data: Path) -> None:
         run_text(by_corpus(data), data.parent / "run")
         stored = TextFolder(data.parent / "run").settings()

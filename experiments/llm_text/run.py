@@ -26,6 +26,7 @@ from experiments.common import write_rows
 from gape.data import load_texts
 from gape.embedders.cached import Cached
 from gape.embedders.minilm import MiniLM
+from gape.embedders.sentence_transformers import SentenceTransformer
 from gape.evolve import evolve
 from gape.generators.resampled import ResampledText
 from gape.language.embedded import EmbeddedModel
@@ -34,7 +35,7 @@ from gape.language.transformers import TransformersModel
 from gape.plan import Plan
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.prompts import load
-from gape.protocols import Selector
+from gape.protocols import Embedder, Selector
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
 from gape.types import Floats, Points
@@ -71,10 +72,10 @@ class Score:
 
 
 def evolution(
-    plan: Plan, model: LanguageModel, prompts: str, words: int, points: Points, selector: Selector
+    plan: Plan, model: LanguageModel, embedder: Embedder, prompts: str, words: int, points: Points, selector: Selector
 ) -> list[Points]:
     """Run a plan, and return the embeddings of the samples after every round, the start first."""
-    embedder = Cached(MiniLM())
+    embedder = Cached(embedder)
     generator = ResampledText(model, replace(load(prompts), words=words))
     written = []
     with closing(Ledger(":memory:", Budget(math.inf, plan.delta))) as ledger:
@@ -94,6 +95,7 @@ def main() -> None:
     parser.add_argument("--private", required=True)
     parser.add_argument("--text")
     parser.add_argument("--generator", default="embedded")
+    parser.add_argument("--embedder", default="minilm", help="or st:MODEL")
     parser.add_argument("--prompts", default="pubmed")
     parser.add_argument("--words", type=int, default=100, help="texts are cut to so many, and written so long")
     parser.add_argument("--limit", type=int, default=10**9, help="use only so many private texts")
@@ -107,7 +109,9 @@ def main() -> None:
     asked = parser.parse_args()
     texts = load_texts(asked.private, asked.text).texts[: asked.limit]
     cut = np.array([" ".join(text.split()[: asked.words]) for text in texts], dtype=object)
-    points = MiniLM().embed(cut[np.random.default_rng(0).permutation(len(cut))])
+    kind, _, name = asked.embedder.partition(":")
+    embedder: Embedder = MiniLM() if kind == "minilm" else SentenceTransformer(name, batch=256)
+    points = embedder.embed(cut[np.random.default_rng(0).permutation(len(cut))])
     held, voting = points[: asked.held_out], points[asked.held_out :]
     kind, _, name = asked.generator.partition(":")
     model: LanguageModel = EmbeddedModel(fetch(SMOLLM2)) if kind == "embedded" else TransformersModel(name)
@@ -125,7 +129,7 @@ def main() -> None:
                 )  # fmt: skip
                 chosen = Ranking() if rule == "ranking" else Gape(math.inf, plan.sigma, spare=2.0, signed=False)
                 began = time.perf_counter()
-                written = evolution(plan, model, asked.prompts, asked.words, voting, chosen)
+                written = evolution(plan, model, embedder, asked.prompts, asked.words, voting, chosen)
                 for turn, synthetic in enumerate(written):
                     row = {"selector": rule, "epsilon": epsilon, "seed": seed, "round": turn}
                     for part, score in scores.items():

@@ -5,7 +5,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from gape.advice import samples_for, usual_delta
+from gape.clustering import assign, k_means
 from gape.data import Records, load_texts
 from gape.embedders.privacy import require_private_embedding
 from gape.errors import InputError
@@ -53,6 +56,14 @@ class TextElectorate(LocalElectorate):
     def fingerprint(self, salt: bytes) -> str:
         """Identify the dataset: its texts and users, in any order."""
         return text_fingerprint(self._of, salt)
+
+    def unpaid_separation(self, samples: int, seed: int) -> float:
+        """Return the paper's R: 10 times the largest distance of a record to the nearest of m k-means centres.
+
+        NOT PRIVATE: that distance belongs to one record. Whoever uses it marks the run as such (`unpaid` of `run`).
+        """
+        _, gaps = assign(self._private, k_means(self._private, samples, np.random.default_rng(seed)))
+        return 10 * float(gaps.max())
 
 
 def text_fingerprint(records: Records, salt: bytes) -> str:
@@ -204,6 +215,8 @@ def _labels(settings: Settings, records: Records) -> tuple[str, ...] | None:
 
 def _gape(settings: Settings, plan: Plan) -> Gape:
     separation = math.inf if settings.separation is None else settings.separation
+    if isinstance(separation, str):
+        raise InputError(f"separation {separation} is computed from the private data; give a number here")
     if settings.threshold == "auto":
         return Gape(separation, threshold=plan.sigma, spare=2.0, signed=settings.signed)
     if settings.threshold == "paper":  # Algorithm 4, line 6

@@ -128,7 +128,7 @@ def _statement(path: Path) -> PrivacyStatement:
     try:
         numbers = {name: float(values[name]) for name in ("epsilon", "delta", "dataset_epsilon")}
         sigma = tuple(float(scale) for scale in values["sigma"])
-        plain = {field.name: values[field.name] for field in fields(PrivacyStatement)}
+        plain = {field.name: values[field.name] for field in fields(PrivacyStatement) if field.name in values}
         return PrivacyStatement(**(plain | numbers | {"sigma": sigma}))
     except (LookupError, TypeError, ValueError) as error:
         raise RunError(f"{path} is not a privacy statement ({type(error).__name__}); restore it from a copy") from error

@@ -27,12 +27,14 @@ def run(
     *,
     noise: Noise | None = None,
     progress: Callable[[State], None] | None = None,
+    unpaid: str = "",
 ) -> tuple[State, PrivacyStatement]:
     """Run Private Evolution in a folder, or go on with the run that is there, and publish the result.
 
     The published data is (epsilon, delta)-DP as its statement says. A run that was stopped, at any instant, is
     resumed by the same call and ends as it would have; rounds that were paid for are not paid for again. A
-    finished run is extended by the same call with `plan.extended(rounds)`, charged for what it adds.
+    finished run is extended by the same call with `plan.extended(rounds)`, charged for what it adds. Where a part was
+    made from the private data itself, `unpaid` says what of it: the run is then marked as not private.
     """
     parts = {"generator": _describe(generator), "embedder": _describe(embedder), "selector": _describe(select)}
     on_disk = RunFolder.find(folder, plan, parts, ledger.id)
@@ -49,7 +51,7 @@ def run(
                 progress(step)
         if state is None:
             raise RuntimeError("the loop ended without a state")  # it yields one before its first round
-        statement = privacy_statement(account, plan.delta, electorate.unit)
+        statement = privacy_statement(account, plan.delta, electorate.unit, unpaid)
         on_disk.publish(state.synthetic, statement)
     return state, statement
 

@@ -31,6 +31,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 START = {"gape": 1, "augpe": 2, "subsamplepe": 2}  # the size of S(0), in multiples of m
 
+PRIVATE_KMEANS = "private-kmeans"  # the paper's rule for R, which nobody has paid for
+
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "neighbours": get_args(Neighbours),
     "preset": tuple(PRESETS),
@@ -129,11 +131,12 @@ class Settings:
     )
 
     selector: str = _said("gape", "Selection", "Which rule picks the survivors.")
-    separation: float | None = _said(
+    separation: float | str | None = _said(
         None,
         "Selection",
         "GAPE's R, which truncates distances at R/3. By default there is none: embeddings are at most 2 apart, and the "
-        "paper's rule gives an R/3 beyond that, so it truncates nothing either.",
+        "paper's rule gives an R/3 beyond that, so it truncates nothing either. private-kmeans is that rule, for "
+        "research: it reads the private data unpaid, and marks the run as NOT PRIVATE.",
     )
     threshold: float | str = _said(
         "auto",
@@ -209,9 +212,10 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, got {value}")
+        self._check_separation()
         for name in ("epsilon", "budget_epsilon", "separation"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value is not None and not isinstance(value, str) and not value > 0:
                 remedy = "; use inf for a run without privacy" if "epsilon" in name else "; leave it out for none"
                 raise InputError(f"{name} must be positive, got {value:g}{remedy}")
         if self.seed < 0:
@@ -225,6 +229,14 @@ class Settings:
             )
         if self.label is None and (self.labels is not None or self.labels_are_public):
             raise InputError("labels are given but no column for them; name it as label")
+
+    def _check_separation(self) -> None:
+        if not isinstance(self.separation, str) or self.separation == PRIVATE_KMEANS:
+            return
+        try:
+            object.__setattr__(self, "separation", float(self.separation))
+        except ValueError:
+            raise InputError(f"separation must be a number or {PRIVATE_KMEANS}, got {self.separation!r}") from None
 
     def _check_threshold(self) -> None:
         if self.threshold in {"auto", "paper"}:

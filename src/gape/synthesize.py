@@ -25,7 +25,7 @@ from gape.privacy.noise import Noise
 from gape.privacy.statement import PrivacyStatement
 from gape.progress import Progress, Tracker
 from gape.run import run
-from gape.settings import OPERATIONAL, Settings
+from gape.settings import OPERATIONAL, PRIVATE_KMEANS, Settings
 from gape.text_folder import TextFolder
 from gape.writers import Listener, make_generator, make_model, make_prompts, remembering, writes
 
@@ -105,6 +105,10 @@ def run_text(
         cached = Cached(embedder)  # of public texts alone
         tracker.say("embedding the private texts")
         electorate = make_electorate(settings, records, embedder)
+        selection, unpaid = settings, ""
+        if settings.separation == PRIVATE_KMEANS:
+            selection = settings.with_values(separation=electorate.unpaid_separation(plan.samples, plan.seed))
+            unpaid = "the separation R of its selection"
         on_disk.write(settings)
         listener = Listener(tracker.answered, tracker.asked)
         with remembering(bare, on_disk.answers, listener) as model:
@@ -120,10 +124,11 @@ def run_text(
                 make_generator(settings, model, prompts, cached),
                 candidate_embedder(settings, cached),
                 electorate,
-                make_selector(settings, plan, units_of(records)),
+                make_selector(selection, plan, units_of(records)),
                 ledger,
                 noise=noise,
                 progress=tracker.state,
+                unpaid=unpaid,
             )
     return _published(on_disk)
 

@@ -1,6 +1,5 @@
 """`gape plan`, `gape run`, `gape resume`: synthetic texts from private ones."""
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -156,5 +155,5 @@ def _print_result(console: Console, folder: Path, result: SyntheticTexts) -> Non
     console.print(f"{folder / 'release'}: synthetic.parquet and its privacy statement, to publish", markup=False)
     console.print(f"{folder / 'internal'}: how it came about, to keep", markup=False)
     console.print(f"`gape export {folder} --format csv` writes the texts in another format.", markup=False)
-    if math.isinf(result.privacy.epsilon):
+    if not result.privacy.private:
         console.print("NOT PRIVATE: do not publish it.", style="bold red")

@@ -27,6 +27,7 @@ class PrivacyStatement:
     votes_per_unit: int
     secure_noise: bool
     dataset_epsilon: float  # of everything that was ever released about the dataset, by its ledger
+    unpaid: str = ""  # what was read off the private data and not paid for, in words; then there is no guarantee
 
     @property
     def headline(self) -> str:
@@ -36,11 +37,12 @@ class PrivacyStatement:
     def text(self) -> str:
         """Say it in a paragraph that a privacy officer can check."""
         if not self.private:
-            reason = (
-                "its votes were released without noise"
-                if math.isinf(self.epsilon)
-                else "its noise came from a known seed, which only tests should use"
-            )
+            reasons = {
+                "its votes were released without noise": math.isinf(self.epsilon),
+                f"{self.unpaid} was read off the private data, which nothing has paid for": bool(self.unpaid),
+                "its noise came from a known seed, which only tests should use": not self.secure_noise,
+            }
+            reason = " and ".join(words for words, applies in reasons.items() if applies)
             return f"NOT PRIVATE: this run gives no privacy guarantee, because {reason}. Do not publish its output."
         relation = _RELATION[self.neighbours].format(unit=self.unit)
         scales = sorted(set(self.sigma))
@@ -58,13 +60,13 @@ class PrivacyStatement:
         )
 
 
-def privacy_statement(account: Account, delta: float, unit: str) -> PrivacyStatement:
-    """State what the releases of a run cost, from the ledger."""
+def privacy_statement(account: Account, delta: float, unit: str, unpaid: str = "") -> PrivacyStatement:
+    """State what the releases of a run cost, from the ledger; nothing is private that also used what is `unpaid`."""
     releases = account.ledger.releases(account.run)
     epsilon = spent(releases, delta)
     secure = account.ledger.secure(account.run)
     return PrivacyStatement(
-        private=secure and math.isfinite(epsilon),
+        private=secure and math.isfinite(epsilon) and not unpaid,
         epsilon=epsilon,
         delta=delta,
         neighbours=account.ledger.budget.neighbours,
@@ -73,4 +75,5 @@ def privacy_statement(account: Account, delta: float, unit: str) -> PrivacyState
         votes_per_unit=max((release.votes_per_unit for release in releases), default=1),
         secure_noise=secure,
         dataset_epsilon=spent(account.ledger.releases(), delta),
+        unpaid=unpaid,
     )
