@@ -21,7 +21,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from functools import cache
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
 _END = r"[.!?\u2026]"
 _CLOSERS = r"[\"'\u201d\u2019)\]]"
@@ -62,8 +62,8 @@ _BLANK = (  # "[your name]", but not "[IQR]"
     "|number|patient|phone|product|restaurant|the|title|topic|university|website|x+|year|your)"
 )
 _MADE_UP = re.compile(
-    r"https?:|www\.|\b[\w-]+\.(?:com|org|net|edu|gov|io|co\.uk)\b"  # links
-    r"|[\w.+-]+@[\w-]+\.\w"
+    r"https?:|www\.|[\w-]\.(?:com|org|net|edu|gov|io|co\.uk)\b"  # links
+    r"|[\w.+-]@[\w-]+\.\w"
     r"|\bdoi\b|\b10\.\d{4,9}/"
     r"|\d{7}|\b(?:NCT|PMC|PMID|ISBN|ISSN|CRD)[ :#-]*\d"
     r"|\(?\b\d{3}\)?[ .-]\d{3}[ .-]\d{4}\b|\b1-8\d\d-|\b555-\d{4}\b"  # telephones
@@ -125,7 +125,8 @@ def _cleaned_once(text: str, rules: Rules) -> str:
 
 def strip_controls(text: str) -> str:
     """Take out what cannot be seen: every character of the categories C*, but for line breaks and tabs."""
-    text = "".join(c for c in text if c in "\n\t" or unicodedata.category(c)[0] != "C")
+    if not text.replace("\n", " ").replace("\t", " ").isprintable():  # most are, and characters take long to look at
+        text = "".join(c for c in text if c in "\n\t" or unicodedata.category(c)[0] != "C")
     return unicodedata.normalize("NFC", text)
 
 
@@ -210,7 +211,7 @@ def drop_sentences(text: str, instructions: tuple[str, ...] = ()) -> str:
     kept: dict[str, str] = {}
     for part in sentences(text):
         sentence = _LABEL.sub("", part)
-        wordless = sum(character.isalpha() for character in sentence) < 2
+        wordless = len(list(islice(filter(str.isalpha, sentence), 2))) < 2
         if not (wordless or _MADE_UP.search(sentence) or _TO_USER.search(sentence) or leaks(sentence, instructions)):
             kept.setdefault(sentence.casefold(), sentence)
     return " ".join(kept.values())

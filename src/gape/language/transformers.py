@@ -122,10 +122,11 @@ class TransformersModel:
             rows = [row for row in rows if not row.done]
 
     def _rows(self, requests: Sequence[Request]) -> Iterator[_Row]:
-        for place, request in enumerate(requests):
-            # Half a surrogate pair, which broken files contain, is no character that the tokenizer would take.
-            text = self._chat(request).encode(errors="replace").decode()
-            prompt = self._tokenizer.encode(text, add_special_tokens=not self._tokenizer.chat_template, verbose=False)
+        # Half a surrogate pair, which broken files contain, is no character that the tokenizer would take.
+        texts = [self._chat(request).encode(errors="replace").decode() for request in requests]
+        special = not self._tokenizer.chat_template  # which has its own
+        prompts = self._tokenizer(texts, add_special_tokens=special, verbose=False)["input_ids"] if texts else []
+        for place, (request, prompt) in enumerate(zip(requests, prompts, strict=True)):
             limit = int(min(request.max_tokens, self._context - len(prompt)))
             if prompt and limit > 0:
                 yield _Row(place, request, prompt, limit)
