@@ -24,7 +24,7 @@ LAYERS = [
         "data",
         "metrics",
     },
-    {"evolve", "labels", "presets", "generators", "embedders", "settings", "advice"},
+    {"evolve", "labels", "presets", "theory", "generators", "embedders", "settings", "advice"},
     {"files", "run_folder", "run", "export", "plots"},
     {"writers", "assembly", "progress", "text_folder", "synthesize", "expand", "evaluate", "report"},
     {"demos", "compare"},
@@ -40,6 +40,7 @@ SIDEWAYS = {
     ("metrics", "selection"),  # exact W1 is a flow, and the flow is there
     ("metrics", "voting"),  # nearest points
     ("prompts", "language"),  # topics are asked of a model
+    ("presets", "theory"),  # their parameters are the theorems'
     ("run", "run_folder"),
     ("run", "files"),
     ("run_folder", "files"),

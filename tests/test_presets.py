@@ -23,6 +23,7 @@ GAUSSIAN: dict[str, Any] = {"effective_rank": 2, "anticoncentration": 0.18}
 CLUSTERS: dict[str, Any] = {
     "samples": 4, "separation": 100.0, "diameter": 0.02, "failure_probability": 0.1, **GAUSSIAN,
 }  # fmt: skip
+UNCOVERED: dict[str, Any] = {"without_guarantee": True}  # the theorems ask for far more data or rounds than tests have
 
 
 def run(preset: Preset, private: Points, generator: GaussianGenerator) -> list[State]:
@@ -42,7 +43,7 @@ def run(preset: Preset, private: Points, generator: GaussianGenerator) -> list[S
 
 class TestBeyondWorstCase:
     def test_parameters_worked_out_by_hand(self) -> None:
-        plan = beyond_worst_case(2000, 2.0, 1e-5, rounds=4, doubling_dimension=2, **GAUSSIAN).plan
+        plan = beyond_worst_case(2000, 2.0, 1e-5, rounds=4, doubling_dimension=2, **GAUSSIAN, **UNCOVERED).plan
         assert plan.rounds == 4
         assert plan.sigma == noise_scale(2.0, 1e-5, 4) == 5.64021
         assert plan.samples == plan.initial == 355  # 2000 / 5.64021 = 354.6
@@ -52,7 +53,7 @@ class TestBeyondWorstCase:
         assert plan.candidates == 355 * 22
 
     def test_alpha_depends_on_the_doubling_dimension(self) -> None:
-        plan = beyond_worst_case(2000, 2.0, 1e-5, rounds=4, doubling_dimension=8, **GAUSSIAN).plan
+        plan = beyond_worst_case(2000, 2.0, 1e-5, rounds=4, doubling_dimension=8, **GAUSSIAN, **UNCOVERED).plan
         # alpha^2 = 0.0028201^(1/4) = 0.23045, 2222.2 / 0.23045 = 9643, 2^13 < it < 2^14
         assert plan.scales[-1] == 2.0**-14
         assert plan.samples == 355
@@ -68,14 +69,14 @@ class TestBeyondWorstCase:
         assert preset.selector == BoundedLipschitz(10_000)
 
     def test_more_noise_than_data_leaves_one_sample(self) -> None:
-        plan = beyond_worst_case(10, 0.1, 1e-6, rounds=50, doubling_dimension=2, **GAUSSIAN).plan
+        plan = beyond_worst_case(10, 0.1, 1e-6, rounds=50, doubling_dimension=2, **GAUSSIAN, **UNCOVERED).plan
         assert plan.samples == 1
         assert plan.scales[-1] == 2.0**-12  # alpha = 1, 2222.2 < 2^12
 
     def test_a_run_approaches_the_data(self) -> None:
         rng = np.random.default_rng(0)
         private = np.clip(0.5 + 0.02 * rng.standard_normal((600, 2)), 0, 1).astype(np.float32)
-        preset = beyond_worst_case(600, 8.0, 1e-5, rounds=3, doubling_dimension=2, **GAUSSIAN)
+        preset = beyond_worst_case(600, 8.0, 1e-5, rounds=3, doubling_dimension=2, **GAUSSIAN, **UNCOVERED)
         generator = GaussianGenerator.isotropic(StartFromBox((0.0, 0.0), (0.7, 0.7)), 2)
         states = run(preset, private, generator)
         w1 = [transport(private, state.synthetic) for state in states]
@@ -96,7 +97,7 @@ def transport(private: Points, synthetic: Points) -> float:
 
 class TestGapeWithGuarantee:
     def test_parameters_worked_out_by_hand(self) -> None:
-        preset = gape_with_guarantee(2000, 1.0, 1e-5, rounds=3, **CLUSTERS)
+        preset = gape_with_guarantee(2000, 1.0, 1e-5, rounds=3, **CLUSTERS, **UNCOVERED)
         plan = preset.plan
         assert plan.sigma == noise_scale(1.0, 1e-5, 3) == 9.13918
         # -log2 100^2 = -13.29; log2(200 * 2 / (0.18 * 0.0004)) = log2 5555555.6 = 22.41
@@ -109,7 +110,7 @@ class TestGapeWithGuarantee:
         assert preset.selector.threshold == pytest.approx(48.5023, abs=1e-4)
 
     def test_rounds_are_those_of_the_theorem(self) -> None:
-        preset = gape_with_guarantee(2000, 1.0, 1e-5, seed=5, **CLUSTERS)
+        preset = gape_with_guarantee(2000, 1.0, 1e-5, seed=5, **CLUSTERS, **UNCOVERED)
         assert preset.plan.rounds == 4732  # 50 * 2 / 0.18 * log 5000 = 4731.8
         assert preset.plan.copies == 78  # 4 log(3 * 4732 * 2000 / 0.1) = 77.86
         assert preset.plan.seed == 5
@@ -120,7 +121,7 @@ class TestGapeWithGuarantee:
         private = (centres[np.repeat([0, 1, 2], [1500, 900, 600])] + rng.uniform(-0.007, 0.007, (3000, 2))).astype(
             np.float32
         )
-        preset = gape_with_guarantee(3000, 40.0, 1e-5, rounds=3, **CLUSTERS)
+        preset = gape_with_guarantee(3000, 40.0, 1e-5, rounds=3, **CLUSTERS, **UNCOVERED)
         warm = (centres + np.array([[8.0, 5.0], [-6.0, 9.0], [3.0, -10.0]])).astype(np.float32)  # within R / 8
         states = run(preset, private, GaussianGenerator.isotropic(StartFromSet(warm), 2))
         coverage = [float(distances(private, state.synthetic).min(axis=1).max()) for state in states]
@@ -173,6 +174,10 @@ class TestRefusals:
         with pytest.raises(InputError, match=name):
             gape_with_guarantee(**{**good, name: value})
 
-    def test_clusters_too_close_for_the_theorem(self) -> None:
-        with pytest.raises(InputError, match=r"= 88\.8889 .* got 88"):
+    def test_what_the_theorem_does_not_cover_needs_a_word(self) -> None:
+        with pytest.raises(InputError, match=r"= 88\.8889 apart, not 88; .* without_guarantee=True"):
             gape_with_guarantee(100, 1.0, 1e-5, rounds=2, **{**CLUSTERS, "separation": 88.0})
+        with pytest.raises(InputError, match="does not cover this setting: it takes at least"):
+            beyond_worst_case(10**9, 1.0, 1e-5, rounds=2, doubling_dimension=2, **GAUSSIAN)
+        covered = beyond_worst_case(10**9, 1.0, 1e-5, doubling_dimension=2, **GAUSSIAN)
+        assert covered.theory.violations == ()
