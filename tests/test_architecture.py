@@ -23,6 +23,7 @@ LAYERS = [
         "cleaning",
         "data",
         "metrics",
+        "diagnostics",
     },
     {"evolve", "labels", "presets", "theory", "generators", "embedders", "settings", "advice"},
     {"files", "run_folder", "run", "export", "plots"},

@@ -95,7 +95,7 @@ def resolved(settings: Settings, records: Records) -> Settings:
     kind_of(settings.embedder, EMBEDDERS, "embedder")
     if settings.prompts is not None:
         load(settings.prompts)  # which refuses what is none
-    variation, scales, copies = _variations(settings)
+    variation, scales, copies = variations_of(settings)
     units = units_of(records)
     delta = usual_delta(units) if settings.delta is None else settings.delta
     samples = settings.samples or samples_for(
@@ -185,7 +185,7 @@ def make_electorate(settings: Settings, records: Records, embedder: Embedder) ->
     return TextElectorate(records, points, settings.votes_per_unit)
 
 
-def _variations(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:
+def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:
     """How texts are varied, at which scales, and how often at each."""
     kind = kind_of(settings.generator, GENERATORS, "generator")
     variation = settings.variation or {"openai": "rephrase", "corpus": None}.get(kind, "resample")

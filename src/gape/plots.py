@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gape.diagnostics import Diagnosis
 from gape.errors import InputError
 from gape.state import State
 from gape.types import Indices, Points, Samples
@@ -169,6 +170,42 @@ def comparison_figure(path: str | Path, private: Points, trajectories: Mapping[s
         bar.outline.set_visible(False)
         fig.suptitle(title, fontsize=10.5)
         _legend(fig, _LAST, marker="*", way=INK, label="synthetic points after the last round")
+
+
+def dimension_figure(path: str | Path, seen: Diagnosis) -> None:
+    """Draw the intrinsic dimension of variations against their scale: the median over texts, the least and the most."""
+    counts = np.array([[found.dimension for found in each.dimensions] for each in seen.scales])  # (scales, texts)
+    scales = [each.scale for each in seen.scales]
+    with figure(path, size=(4.6, 3.2)) as (_, axes):
+        axis = axes[0, 0]
+        axis.fill_between(scales, counts.min(axis=1), counts.max(axis=1), color=COLOURS["GAPE"], alpha=0.2, linewidth=0)
+        axis.plot(scales, np.median(counts, axis=1), color=COLOURS["GAPE"], marker="o")
+        axis.set(
+            title=f"Directions that hold 80% of the variation, of {seen.ambient}",
+            xlabel="scale of the variations",
+            ylabel="intrinsic dimension",
+            ylim=(0, None),
+        )
+
+
+def decay_figure(path: str | Path, seen: Diagnosis) -> None:
+    """Draw how the singular values of the first text's variations fall, a line for every scale."""
+    import matplotlib as mpl  # noqa: PLC0415  (an optional extra)
+
+    colours = mpl.colormaps["viridis_r"](np.linspace(0.1, 0.95, len(seen.scales)))
+    with figure(path, size=(4.6, 3.2)) as (_, axes):
+        axis = axes[0, 0]
+        for each, colour in zip(seen.scales, colours, strict=True):
+            values = each.dimensions[0].singular_values
+            axis.plot(np.arange(1, len(values) + 1), values / values[0], color=colour, label=f"{each.scale:g}")
+        axis.set(
+            title="Singular values of the variations of one text",
+            xlabel="rank (log scale)",
+            ylabel="share of the largest",
+            xscale="log",
+            ylim=(0, None),
+        )
+        axis.legend(title="scale")
 
 
 def _private_points(axis: Axes, private: Points) -> None:
