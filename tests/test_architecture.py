@@ -9,7 +9,7 @@ SOURCE = Path(gape.__file__).parent
 
 # A module may import modules of its own layer and of lower ones. Packages are listed by their folder.
 LAYERS = [
-    {"types", "errors", "_compiled"},
+    {"types", "errors", "_compiled", "parallel"},
     {"protocols", "geometry", "clustering", "fingerprint"},
     {
         "privacy",

@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from gape.language.embedded import EmbeddedModel
 from gape.language.request import Completion, LanguageModel
 from gape.language.stored import Stored, stored_tokens
 from gape.language.watched import Watched
+from gape.parallel import cores
 from gape.prompts import Prompts, generic, load, topics_from_model
 from gape.protocols import Embedder, Generator
 from gape.settings import GENERATORS, Settings
@@ -124,11 +124,6 @@ def describe_writer(settings: Settings) -> Writer:
 def writes(settings: Settings) -> bool:
     """Whether a language model writes the texts."""
     return kind_of(settings.generator, GENERATORS, "generator") != "corpus"
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def kind_of(spec: str, known: tuple[str, ...], what: str) -> str:

@@ -220,21 +220,6 @@ def test_calls_at_once_agree_and_restore_the_threads_of_the_blas() -> None:
     assert blas_threads() == before
 
 
-@pytest.mark.parametrize("threads", [1, 2, 16, 256])
-@pytest.mark.parametrize("width", [1, 768, 100_000])
-def test_scratch_stays_small_on_any_machine(threads: int, width: int) -> None:
-    side = module._side(width, threads)
-    assert side >= 1
-    assert side == 1 or 4 * threads * side * (side + 3 * width) <= module._SCRATCH
-
-
-@given(st.integers(0, 500), st.integers(1, 9), st.integers(1, 70))
-def test_blocks_cover_every_row_once(n: int, threads: int, side: int) -> None:
-    blocks = module._blocks(n, threads, side)
-    assert [i for block in blocks for i in range(n)[block]] == list(range(n))
-    assert all(0 < block.stop - block.start <= side for block in blocks)
-
-
 SECRET = 12345.678
 GOOD = np.ones((2, 2), dtype=np.float32)
 

@@ -14,13 +14,14 @@ from gape.cli.live import watching
 from gape.cli.models import fetch_visibly
 from gape.cli.shared import errors_in_one_line, in_words, output, print_statement, resumable
 from gape.data import Records
+from gape.parallel import cores
 from gape.plan import Plan
 from gape.settings import Settings
 from gape.synthesize import SyntheticTexts, run_text
 from gape.synthesize import resume as resume_run
 from gape.text_folder import TextFolder, ledger_of
 from gape.weights import MINILM, SMOLLM2
-from gape.writers import cores, describe_writer
+from gape.writers import describe_writer
 
 _SHOWN_TEXTS, _SHOWN_CHARACTERS = 3, 300
 

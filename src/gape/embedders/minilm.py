@@ -1,7 +1,6 @@
 """A sentence embedder that runs on this machine's processor."""
 
 import gzip
-import os
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gape.errors import InputError
+from gape.parallel import cores
 from gape.types import Points, Samples
 from gape.weights import MINILM, fetch
 
@@ -54,8 +54,7 @@ class MiniLM:
         points = np.empty((len(samples), _DIMENSION), dtype=np.float32)
         tokens = self._tokenize(samples.tolist())
         places = _batches([len(ids) for ids in tokens])
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        with ThreadPoolExecutor(cores) as pool:
+        with ThreadPoolExecutor(cores()) as pool:
             rows = pool.map(lambda batch: self._run(np.stack([tokens[place] for place in batch])), places)
             for batch, row in zip(places, rows, strict=True):
                 points[batch] = row

@@ -1,7 +1,6 @@
 """A small language model inside this process, on this machine's processor."""
 
 import hashlib
-import os
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 from gape.errors import InputError
 from gape.language.request import Completion, Request
+from gape.parallel import cores
 
 _SEEDS = 2**32 - 1  # the engine's seeds; the next one means "draw one"
 _MOST_ENGINES = 8
@@ -141,14 +141,14 @@ def _start(file: Path, slots: int, context: int) -> list[Any]:  # the engine has
             f"the engine of embedded models cannot be loaded ({error}); run `pip install xllamacpp`, and where a "
             "system library is missing install that (libgomp.so.1 is in the package libgomp1 of Debian and Ubuntu)"
         ) from error
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    engines = min(cores, _MOST_ENGINES)
+    available = cores()
+    engines = min(available, _MOST_ENGINES)
     params = xllamacpp.CommonParams()
     params.model.path = str(file)
     params.n_parallel, params.n_ctx = slots, slots * context
     params.n_batch = params.n_ubatch = _TOKENS_AT_ONCE
     for threads in (params.cpuparams, params.cpuparams_batch):
-        threads.n_threads, threads.poll = cores // engines, 0
+        threads.n_threads, threads.poll = available // engines, 0
     params.verbosity = -1
     params.cache_prompt, params.cache_ram_mib = False, 0
     # Each engine listens on a port of this machine; nobody is to use it, or to see what is being written.

@@ -5,11 +5,6 @@ won.  The few rows left open are decided in float64, on the candidates still in 
 that of `reference_nearest`, whatever the blocks, threads and BLAS, at the price of one float32 product.
 """
 
-import functools
-import itertools
-import math
-import os
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,24 +12,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from gape._compiled import compiled
 from gape.errors import InputError
+from gape.parallel import blocks, cores, one_blas_thread, tile_side
 from gape.types import Counts, Floats, Indices, Points
 
 MAX_NORM = 1e18  # squares of norms and of distances stay finite in float32
 MAX_WIDTH = 2**20  # the rounding of a float32 product of this length is still bounded by a few per cent
 
-_SCRATCH = 64 * 2**20  # bytes over all threads
-_SIDE = 960  # rows and columns of a tile: larger gains nothing, and a power of two collides in the caches
 _UNIT = 2.0**-24  # unit roundoff of float32
 _TINY = 2.0**-126  # what an underflow, or a unit that flushes them to zero, can lose in one operation
 _SMALL = 2**22  # multiplications; fewer are done before threads could start
 _CHUNK = 64  # candidates looked at together; one vectorised test rejects nearly all chunks
-
-# The limit on BLAS threads belongs to the process: two calls at once would restore each other's.
-_blas_limit = threading.Lock()
 
 
 def nearest_votes(private: NDArray[Any], candidates: NDArray[Any]) -> Counts:
@@ -60,8 +50,8 @@ def nearest(private: NDArray[Any], candidates: NDArray[Any]) -> Indices:
     X = check_points(private, "private embeddings")
     Y = check_points(candidates, "candidate embeddings")
     check_widths(X, Y)
-    threads = _cores()
-    return _nearest(X, Y, threads=threads, side=_side(X.shape[1], threads))
+    threads = cores()
+    return _nearest(X, Y, threads=threads, side=tile_side(X.shape[1], threads))
 
 
 def reference_nearest(private: NDArray[Any], candidates: NDArray[Any]) -> Indices:
@@ -181,18 +171,11 @@ def _nearest(X: Points, Y: Points, *, threads: int, side: int) -> Indices:
         rows = np.flatnonzero(is_open)
         settle(slice(0, len(rows)))
         return field.distinct[leader]
-    with _blas_limit, _threadpools().limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lead, _blocks(len(X), threads, side)))
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lead, blocks(len(X), threads, side)))
         rows = np.flatnonzero(is_open)
-        list(pool.map(settle, _blocks(len(rows), threads, side)))
+        list(pool.map(settle, blocks(len(rows), threads, side)))
     return field.distinct[leader]
-
-
-def _blocks(n: int, threads: int, side: int) -> list[slice]:
-    """Cut n rows into blocks of at most `side`, a multiple of the threads of them: all end together."""
-    count = threads * math.ceil(n / (threads * side))
-    cuts = [n * i // count for i in range(count + 1)] if n else []
-    return [slice(low, high) for low, high in itertools.pairwise(cuts) if low < high]
 
 
 def _lead_block(X: Points, field: _Field, side: int) -> tuple[Indices, Floats, NDArray[np.bool_]]:
@@ -311,20 +294,3 @@ def _settle(
             if square < least[i]:
                 least[i] = square
                 winner[i] = start + j
-
-
-@functools.cache
-def _threadpools() -> ThreadpoolController:
-    """Find the BLAS of this process, which takes a millisecond, once."""
-    return ThreadpoolController()
-
-
-def _cores() -> int:
-    """Count the cores this process may use, which can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _side(width: int, threads: int) -> int:
-    """Choose the side s of a tile so that what threads need, s (s + 3 d) floats each, fits the scratch."""
-    floats = _SCRATCH / 4 / threads
-    return int(min(_SIDE, max(1.0, (np.sqrt(9.0 * width**2 + 4 * floats) - 3 * width) / 2)))

@@ -1,0 +1,49 @@
+"""Cores, and work on all of them at once: in blocks, each on a thread of its own, with BLAS kept to one."""
+
+import functools
+import itertools
+import math
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+SCRATCH = 64 * 2**20  # bytes over all threads
+_SIDE = 960  # rows and columns of a tile: larger gains nothing, and a power of two collides in the caches
+
+# The limit on BLAS threads belongs to the process: two calls at once would restore each other's.
+_blas_limit = threading.Lock()
+
+
+def cores() -> int:
+    """Count the cores this process may use, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread: for work on threads of its own, or in steps too small to share."""
+    with _blas_limit, _threadpools().limit(limits=1, user_api="blas"):
+        yield
+
+
+def blocks(n: int, threads: int, side: int) -> list[slice]:
+    """Cut n rows into blocks of at most `side`, a multiple of the threads of them: all end together."""
+    count = threads * math.ceil(n / (threads * side))
+    cuts = [n * i // count for i in range(count + 1)] if n else []
+    return [slice(low, high) for low, high in itertools.pairwise(cuts) if low < high]
+
+
+def tile_side(width: int, threads: int) -> int:
+    """Choose the side s of a tile so that what threads need, s (s + 3 d) floats each, fits the scratch."""
+    floats = SCRATCH / 4 / threads
+    return int(min(_SIDE, max(1.0, (np.sqrt(9.0 * width**2 + 4 * floats) - 3 * width) / 2)))
+
+
+@functools.cache
+def _threadpools() -> ThreadpoolController:
+    """Find the BLAS of this process, which takes a millisecond, once."""
+    return ThreadpoolController()
