@@ -5,11 +5,13 @@
 docs/guarantees.md says what it covers.
 """
 
+from gape.compare.texts import compare_texts
 from gape.data import Records, load_texts
 from gape.embedders.cached import Cached
 from gape.embedders.identity import IdentityEmbedder
 from gape.embedders.minilm import MiniLM
 from gape.errors import BudgetError, GapeError, InputError, PrivacyError, RunError, ServiceError, SpendingError
+from gape.evaluate import evaluate
 from gape.evolve import evolve
 from gape.expand import expand
 from gape.generators.corpus import CorpusText
@@ -90,7 +92,9 @@ __all__ = [
     "SyntheticTexts",
     "bounded_lipschitz_distance",
     "bounded_lipschitz_projection",
+    "compare_texts",
     "delta_spent",
+    "evaluate",
     "evolve",
     "expand",
     "flow_cost",

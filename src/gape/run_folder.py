@@ -3,6 +3,7 @@
     run/
     ├── release/                    may be published once the run is complete
     │   ├── synthetic.parquet       S(T), in columns text, label and text, or sample for vectors
+    │   ├── report.html             the run as a page, if it was asked for
     │   ├── privacy.json            the privacy statement, as data
     │   └── PRIVACY.txt             and in words
     └── internal/                   mode 0700

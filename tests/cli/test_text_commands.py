@@ -266,7 +266,22 @@ def test_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["plan", "run", "resume", "status", "export", "expand", "models", "privacy", "demo"]
+    "command",
+    [
+        "plan",
+        "run",
+        "resume",
+        "status",
+        "report",
+        "evaluate",
+        "export",
+        "expand",
+        "models",
+        "privacy",
+        "demo",
+        "compare",
+        "diagnose",
+    ],
 )
 def test_every_command_has_help(command: str) -> None:
     result = gape(command, "--help")

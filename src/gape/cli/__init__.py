@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gape import __version__
-from gape.cli import demo, models, privacy, runs, text
+from gape.cli import compare, demo, diagnose, evaluate, models, privacy, report, runs, text
 
 # Tracebacks must never show local variables: some hold private data.
 app = typer.Typer(
@@ -18,11 +18,21 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 
-for command in (text.plan, text.run, text.resume, runs.status, runs.export, runs.expand):
+for command in (
+    text.plan,
+    text.run,
+    text.resume,
+    runs.status,
+    report.report,
+    evaluate.evaluate,
+    runs.export,
+    runs.expand,
+):
     app.command(rich_help_panel="Synthetic texts")(command)
 app.add_typer(models.app, name="models", rich_help_panel="Synthetic texts")
-for command in (privacy.privacy, demo.demo):
+for command in (privacy.privacy, demo.demo, compare.compare):
     app.command(rich_help_panel="To look around")(command)
+app.command("diagnose", rich_help_panel="To look around")(diagnose.diagnose_generator)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  (typer calls it so)

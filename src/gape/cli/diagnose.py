@@ -1,0 +1,131 @@
+"""`gape diagnose`: whether a generator's variations lead anywhere."""
+
+import importlib.util
+import json
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from gape.assembly import make_embedder, read_records, variations_of
+from gape.cli.flags import takes_settings
+from gape.cli.models import fetch_visibly
+from gape.cli.shared import errors_in_one_line, output
+from gape.diagnostics import Diagnosis, Estimate, diagnose
+from gape.embedders.cached import Cached
+from gape.embedders.privacy import require_private_embedding
+from gape.files import write_atomically
+from gape.plots import decay_figure, dimension_figure
+from gape.settings import Settings
+from gape.types import Points
+from gape.weights import MINILM, SMOLLM2
+from gape.writers import Listener, make_generator, make_model, make_prompts, remembering
+
+_GROUP = "Diagnosis"
+
+
+@errors_in_one_line()
+@takes_settings
+def diagnose_generator(
+    settings: Settings,
+    texts: Annotated[int, typer.Option(help="Random texts to vary.", rich_help_panel=_GROUP)] = 3,
+    variations: Annotated[
+        int, typer.Option(help="Of each text at each scale; the paper takes 3000.", rich_help_panel=_GROUP)
+    ] = 100,
+    out: Annotated[Path, typer.Option(help="Folder for results.", rich_help_panel=_GROUP)] = Path("diagnosis"),
+) -> None:
+    """Measure how a generator's variations spread, and say whether Private Evolution can move with it.
+
+    Takes the flags of `gape run` that say what writes and what compares. Without DATA only the generator is used, and
+    nothing is spent. With DATA private texts are the targets: that is for research, NOT differentially
+    private, and marked so. The same command goes on where it was stopped.
+    """
+    for weights in (each for name, each in {"embedded": SMOLLM2, "minilm": MINILM}.items() if name in _used(settings)):
+        if not weights.fetched:
+            fetch_visibly(weights)
+    variation, scales, _ = variations_of(settings)
+    settings = settings.with_values(variation=variation, scales=scales)
+    embedder = make_embedder(settings)
+    targets = _targets(settings, embedder) if settings.data else None
+    out.mkdir(parents=True, exist_ok=True, mode=0o700)
+    cached = Cached(embedder)
+    terminal = Console(stderr=True)
+    columns = (TextColumn("Varying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    answers = out / "answers.sqlite"
+    with (
+        Progress(*columns, console=terminal, transient=True) if terminal.is_terminal else nullcontext() as bar,
+        remembering(make_model(settings, answers), answers, Listener(lambda _: None, lambda _: None)) as model,
+    ):
+        task = bar.add_task("", total=None) if bar else None
+        seen = diagnose(
+            make_generator(settings, model, make_prompts(settings, model), cached),
+            cached,
+            scales,
+            np.random.default_rng(settings.seed),
+            texts=texts,
+            variations=variations,
+            targets=targets,
+            progress=lambda done, of: bar.update(task, completed=done, total=of) if bar and task is not None else None,
+        )
+    write_atomically(out / "diagnosis.json", json.dumps(_as_data(seen), indent=1).encode())
+    if importlib.util.find_spec("matplotlib") is not None:
+        decay_figure(out / "decay.png", seen)
+        dimension_figure(out / "dimension.png", seen)
+    _print(output(), out, seen)
+
+
+def _used(settings: Settings) -> set[str]:
+    return {settings.generator, settings.embedder}
+
+
+def _targets(settings: Settings, embedder: Any) -> Points:
+    require_private_embedding(embedder)
+    points: Points = embedder.embed(read_records(settings).texts)
+    return points
+
+
+def _as_data(seen: Diagnosis) -> dict[str, Any]:
+    """Return the diagnosis as JSON can hold it, under its mark where it used private data."""
+    data = asdict(seen) | {"verdict": seen.verdict}
+    for scale in data["scales"]:
+        for found in scale["dimensions"]:
+            found["singular_values"] = found["singular_values"].tolist()
+    return {"NOT PRIVATE": "computed from private data, without noise"} | data if seen.private_targets else data
+
+
+def _print(console: Console, out: Path, seen: Diagnosis) -> None:
+    if seen.private_targets:
+        console.print("NOT PRIVATE: the targets are private texts, and no noise covers them.", style="bold red")
+    table = Table("scale", "directions", "effective rank", "anticoncen-\ntration", "covered by\nthe best of 7")
+    for each in seen.scales:
+        counts = sorted(found.dimension for found in each.dimensions)
+        table.add_row(
+            f"{each.scale:g}",
+            f"{counts[len(counts) // 2]} ({counts[0]} to {counts[-1]})",
+            _middle([reach.effective_rank for reach in each.reach]),
+            _middle([reach.anticoncentration for reach in each.reach]),
+            f"{np.mean(each.progress):.1%}",
+        )
+    console.print(table)
+    console.print(
+        f"Directions explain 80% of the variation, of {seen.ambient}; medians over texts, with the least and the "
+        f"largest. Doubling dimension of the random texts: {seen.doubling.value:.2g} (up to {seen.doubling.high:.2g}).",
+        markup=False,
+    )
+    for sentence in seen.verdict:
+        console.print(f"- {sentence}", markup=False)
+    for file in ("diagnosis.json", "dimension.png", "decay.png"):
+        if (out / file).exists():
+            console.print(str(out / file), markup=False)
+
+
+def _middle(found: list[Estimate]) -> str:
+    """Say the median over texts, within the 95% intervals of all."""
+    middle = float(np.median([each.value for each in found]))
+    return f"{middle:.3g} ({min(each.low for each in found):.3g} to {max(each.high for each in found):.3g})"

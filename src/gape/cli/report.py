@@ -1,0 +1,51 @@
+"""`gape report`: a run as one page of HTML."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from gape.cli.shared import errors_in_one_line, output
+from gape.report import Embedding, write_report
+
+
+@errors_in_one_line()
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of the run, finished or not.")],
+    out: Annotated[Path | None, typer.Option(help="File to write; by default report.html in RUN/release.")] = None,
+    title: Annotated[str | None, typer.Option(help="Heading; by default what was made.")] = None,
+    map: Annotated[  # noqa: A002, FBT002  (the users' word; a flag, for typer)
+        bool, typer.Option("--map/--no-map", help="Draw map and regions, for which texts are embedded on this machine.")
+    ] = True,
+    internal: Annotated[  # noqa: FBT002  (a flag, for typer)
+        bool, typer.Option("--internal", help="Show private points and measures by them: NOT differentially private.")
+    ] = False,
+    private: Annotated[
+        Path | None,
+        typer.Option(help="The private data, for --internal; by default that of the run. .npy for vectors."),
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="Column of the texts in --private.")] = None,
+) -> None:
+    """Draw a run as one page of HTML: guarantee, signal and noise, map, thin regions, every sample with its lineage.
+
+    The page stands alone, asks nothing of any network, and holds synthetic data, noisy votes and public settings, so it
+    may be published with the run. With --internal it shows private points as well, and may not.
+    """
+    terminal = Console(stderr=True)
+    columns = (TextColumn("Embedding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(now: Embedding) -> None:
+            bar.update(task, completed=now.done, total=now.total)
+
+        path = write_report(
+            run, out, title=title, with_map=map, internal=internal, private=private, text=text, progress=show
+        )
+    output().print(str(path), markup=False)
+    if internal:
+        output().print("NOT DIFFERENTIALLY PRIVATE: it shows private data. Do not pass it on.", style="bold red")
+    elif path.parent.name == "internal":
+        output().print("The run has not ended, so the report is not among what may be published.", style="yellow")

@@ -1,0 +1,197 @@
+"""One cell: a run of Private Evolution in memory, scored after every round by records that voted and that did not."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from gape.compare.grid import Cell, Method, Study
+from gape.errors import InputError
+from gape.evolve import evolve
+from gape.metrics import balls, mean_nearest_distance, sinkhorn1
+from gape.privacy.ledger import Account, Budget, Ledger
+from gape.privacy.noise import SeededNoise
+from gape.protocols import Embedder, Generator
+from gape.types import Indices, Points
+from gape.voting.electorate import LocalElectorate
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well samples stand for some records."""
+
+    sinkhorn: float  # debiased Sinkhorn divergence with Euclidean costs, which comes near W1 as the blur goes to 0
+    recall: float  # share of the records with a sample in their ball
+    precision: float  # share of the samples in a ball
+    distance: float  # from a record to the nearest sample, on average
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The samples after a round; round 0 is the start."""
+
+    round: int
+    samples: int
+    different: int
+    held_out: Score
+    voters: Score | None  # by as many records that voted; None for real records, which are such themselves
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is kept of a cell."""
+
+    cell: Cell
+    turns: tuple[Turn, ...]
+    units: int  # that voted
+    scored: int  # records that scored, of each part
+    sigma: float
+    delta: float
+    selector: str
+    seconds: float
+    processor_seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def of_json(cls, values: dict[str, Any]) -> Result:
+        """Read what `as_json` gave, whatever else is beside it."""
+        cell = Cell(values["cell"]["method"], float(values["cell"]["epsilon"]), int(values["cell"]["seed"]))
+        turns = tuple(
+            Turn(
+                each["round"],
+                each["samples"],
+                each["different"],
+                Score(**each["held_out"]),
+                None if each["voters"] is None else Score(**each["voters"]),
+            )
+            for each in values["turns"]
+        )
+        names = ("units", "scored", "sigma", "delta", "selector", "seconds", "processor_seconds")
+        return cls(cell, turns, **{name: values[name] for name in names})
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The private records of a seed, divided: (n, d) in all."""
+
+    voters: Points
+    units: list[str] | None  # of each voter
+    held_out: Points  # those that score
+    again: Points  # voters that score too, as many
+
+    @classmethod
+    def of(cls, private: Points, units: Sequence[str] | None, study: Study, seed: int) -> Split:
+        """Hold out a share of the privacy units, drawn by the seed; none of a unit's records is on both sides."""
+        rng = np.random.default_rng([seed, *b"split"])
+        if units is None:
+            order = rng.permutation(len(private))
+            out = round(study.held_out * len(order))
+            held, voting = order[:out], order[out:]
+        else:
+            held, voting = _by_unit(np.array(units), study.held_out, rng)
+        scored = min(study.scored, len(held), len(voting))
+        if scored <= study.k:
+            raise InputError(
+                f"of {len(private)} private records {len(held)} are held out and {len(voting)} vote, and each part "
+                f"must have more than {study.k} to score; give more records or another share"
+            )
+        names = None if units is None else [str(units[row]) for row in voting]
+        return cls(private[voting], names, private[held[:scored]], private[voting[:scored]])
+
+
+def run_cell(
+    cell: Cell,
+    method: Method | None,
+    study: Study,
+    split: Split,
+    parts: tuple[Generator, Embedder],
+    told: Callable[[int], None],
+) -> Result:
+    """Run a cell to its end and score it; `method` is None for real records, and `told` hears of every round.
+
+    The loop is that of every run. The noise is seeded, so that the result can be repeated, and the ledger allows
+    anything and is forgotten: no guarantee covers what comes out, and none is claimed.
+    """
+    began, processor = time.monotonic(), time.process_time()
+    if method is None:
+        rows = np.random.default_rng([cell.seed, *b"real"]).permutation(len(split.voters))[: study.plan.samples]
+        turns = [_turn(0, split.voters[rows], Split(split.voters, None, split.held_out, split.voters[:0]), study)]
+        sigma, selector = 0.0, "real records, drawn at random from those that vote"
+    else:
+        turns, sigma, selector = _evolved(cell, method, study, split, parts, told)
+    return Result(
+        cell,
+        tuple(turns),
+        units=_units(split),
+        scored=len(split.held_out),
+        sigma=sigma,
+        delta=study.plan.delta,
+        selector=selector,
+        seconds=time.monotonic() - began,
+        processor_seconds=time.process_time() - processor,
+    )
+
+
+def _evolved(
+    cell: Cell,
+    method: Method,
+    study: Study,
+    split: Split,
+    parts: tuple[Generator, Embedder],
+    told: Callable[[int], None],
+) -> tuple[list[Turn], float, str]:
+    plan = study.plan_of(cell, method)
+    generator, embedder = parts
+    electorate = LocalElectorate(split.voters, units=split.units, votes_per_unit=plan.votes_per_unit)
+    select = method.select(plan, _units(split))
+    turns = []
+    with closing(Ledger(":memory:", Budget(math.inf, plan.delta, plan.neighbours))) as ledger:
+        account = Account(ledger, cell.name)
+        noise = SeededNoise(cell.seed)
+        for state in evolve(plan, generator, embedder, electorate, select, account, noise=noise):
+            if state.proposal is None:
+                turns.append(_turn(state.round, embedder.embed(state.synthetic), split, study))
+                told(state.round)
+    return turns, plan.sigma, repr(select)
+
+
+def _turn(turn: int, points: Points, split: Split, study: Study) -> Turn:
+    return Turn(
+        turn,
+        samples=len(points),
+        different=len(np.unique(points, axis=0)),
+        held_out=_score(split.held_out, points, study),
+        voters=_score(split.again, points, study) if len(split.again) else None,
+    )
+
+
+def _score(real: Points, points: Points, study: Study) -> Score:
+    (inside,) = balls(real, points, study.k)
+    return Score(
+        sinkhorn=float(sinkhorn1(real, points, study.blur)),
+        recall=inside.recall,
+        precision=inside.precision,
+        distance=mean_nearest_distance(real, points),
+    )
+
+
+def _by_unit(units: Any, share: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
+    """Divide rows so that all of a unit's are on one side, each side in random order."""
+    names, unit = np.unique(units, return_inverse=True)
+    out = np.zeros(len(names), dtype=bool)
+    out[rng.permutation(len(names))[: round(share * len(names))]] = True
+    order = rng.permutation(len(units))
+    return order[out[unit[order]]], order[~out[unit[order]]]
+
+
+def _units(split: Split) -> int:
+    return len(split.voters) if split.units is None else len(set(split.units))

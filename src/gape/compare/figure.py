@@ -1,0 +1,118 @@
+"""The paper's figure: Sinkhorn W1 and recall against epsilon, a line for each method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gape import plots
+from gape.compare.cell import Turn
+from gape.compare.grid import in_short
+from gape.compare.results import Comparison, held_out, label_of
+from gape.plots import COLOURS, GREY, INK, MARKERS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_SAME = {"gape": "GAPE", "augpe": "Ranking", "ranking": "Ranking", "kmedoids": "K-medoids"} | dict.fromkeys(
+    ("subsamplepe", "subsampling"), "Subsampling"
+)
+# For methods of other names; the rest of Okabe & Ito's palette.
+_MORE = (("#E69F00", "v"), ("#56B4E9", "P"), ("#B8A800", "X"), (INK, "*"))
+_ASIDE = 1.035  # the factor by which neighbouring methods are moved apart, so that intervals do not hide each other
+_BEYOND = 2.5  # how far to the right of the last epsilon no noise is drawn, as a factor
+_RED = "#B00020"
+_LEVELS = ("start", "as many real records")
+
+
+def draw(path: Path, comparison: Comparison) -> None:
+    """Draw `path`.png and `path`.svg: means over seeds and their range, scored by records that did not vote."""
+    with plots.figure(path.with_suffix(".png"), columns=2, size=(8.4, 4.3)) as (fig, axes):
+        panels = (("sinkhorn", "Sinkhorn $W_1$ (less is better)"), ("recall", "recall (more is better)"))
+        for axis, (name, title) in zip(axes[0], panels, strict=True):
+            _panel(axis, comparison, held_out(name))
+            axis.set(title=title, xlabel=r"privacy $\varepsilon$")
+        _legend(fig, axes[0, 0])
+        plan, any_cell = comparison.study.plan, comparison.results[0]
+        seeds = len(comparison.seeds)
+        spread = f"; mean and range of {seeds} seeds" if seeds > 1 else "; one seed"
+        fig.suptitle(
+            f"{any_cell.units:,} voters, m = {plan.samples:,}, T = {plan.rounds}; scored by {any_cell.scored:,} "
+            f"records that did not vote{spread}",
+            fontsize=9.5,
+        )
+        fig.savefig(path.with_suffix(".svg"), format="svg", metadata={"Date": None, "Creator": None})
+
+
+def _panel(axis: Axes, comparison: Comparison, value: Callable[[Turn], float]) -> None:
+    places = _places(comparison.epsilons)
+    spare = iter(_MORE * len(comparison.methods))
+    drawn: list[float] = []
+    for number, method in enumerate(comparison.methods):
+        aside = _ASIDE ** (number - (len(comparison.methods) - 1) / 2)
+        known = _SAME.get(method)
+        colour, marker = (COLOURS[known], MARKERS[known]) if known else next(spare)
+        found = [(epsilon, comparison.at_end(method, epsilon, value)) for epsilon in comparison.epsilons]
+        shown = [(x * aside, e, each) for x, (e, each) in zip(places, found, strict=True) if each.values]
+        axis.errorbar(
+            [x for x, _, _ in shown],
+            [each.mean for _, _, each in shown],
+            yerr=[
+                [max(0.0, each.mean - each.lowest) for _, _, each in shown],  # rounding may put the mean outside
+                [max(0.0, each.highest - each.mean) for _, _, each in shown],
+            ],
+            color=colour,
+            marker=marker,
+            linestyle="none",
+            capsize=2.5,
+            elinewidth=0.9,
+            label=label_of(method),
+            zorder=3,
+        )
+        line = [(x, each.mean) for x, epsilon, each in shown if math.isfinite(epsilon)]
+        axis.plot([x for x, _ in line], [y for _, y in line], color=colour, zorder=2)
+        beyond = [(x, each.mean) for x, _, each in shown][len(line) - 1 :]  # no noise is on no scale
+        axis.plot([x for x, _ in beyond], [y for _, y in beyond], color=colour, linestyle=(0, (2, 2)), zorder=2)
+        drawn += [bound for _, _, each in shown for bound in (each.lowest, each.highest)]
+    levels = (comparison.at_start(value), comparison.of_real(value))
+    for name, level, style in zip(_LEVELS, levels, ("--", ":"), strict=True):
+        if level.values:
+            axis.axhline(level.mean, color=GREY, linestyle=style, linewidth=1.1, label=name, zorder=1)
+            drawn.append(level.mean)
+    _axis(axis, comparison.epsilons, places)
+    margin = 0.06 * (max(drawn) - min(drawn)) or 0.01
+    axis.set_ylim(min(drawn) - margin, max(drawn) + margin)
+
+
+def _legend(fig: Figure, axis: Axes) -> None:
+    """Name the methods, then the levels, under the mark that everything here carries."""
+    handles, labels = axis.get_legend_handles_labels()
+    order = sorted(range(len(labels)), key=lambda place: labels[place] in _LEVELS)
+    legend = fig.legend(
+        [handles[place] for place in order],
+        [labels[place] for place in order],
+        loc="outside lower center",
+        ncols=min(len(labels), 5),
+        title="NOT differentially private: for research only",
+        title_fontproperties={"weight": "bold", "size": 8.5},
+    )
+    legend.get_title().set_color(_RED)
+
+
+def _places(epsilons: Sequence[float]) -> list[float]:
+    """Where each epsilon is drawn; no noise stands to the right of all others."""
+    finite = [epsilon for epsilon in epsilons if math.isfinite(epsilon)]
+    return [*finite, *[_BEYOND * max(finite, default=1.0)] * (len(epsilons) - len(finite))]
+
+
+def _axis(axis: Axes, epsilons: Sequence[float], places: Sequence[float]) -> None:
+    from matplotlib.ticker import NullLocator  # noqa: PLC0415  (an optional extra)
+
+    axis.set_xscale("log")
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xticks(list(places), ["no noise" if math.isinf(e) else in_short(e) for e in epsilons])
+    axis.set_xlim(min(places) / 1.35, max(places) * 1.35)
+    axis.grid(visible=False, axis="x")

@@ -1,0 +1,249 @@
+"""Cells side by side: worker processes that vote, select and score, beside one embedder and one model in the parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from threadpoolctl import threadpool_limits
+
+from gape.compare.cell import Result, Split, run_cell
+from gape.compare.grid import Cell, Grid, Study
+from gape.compare.shared import RemoteEmbedder, RemoteModel, SharedPoints
+from gape.errors import GapeError, RunError
+from gape.language.request import LanguageModel
+from gape.protocols import Embedder, Generator
+from gape.types import Points
+
+# Makes what writes candidates and what embeds them from the model and the embedder that all cells share.
+Builder: TypeAlias = Callable[[LanguageModel | None, Embedder], tuple[Generator, Embedder]]
+
+_PATIENCE = 5.0  # seconds for a process to end by itself
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What runs, made once whatever the number of cells. It holds private points, so its repr shows nothing.
+
+    `build` goes to worker processes and must be something that can be pickled; `embedder` and `model` stay here.
+    """
+
+    private: Points  # (n, d)
+    embedder: Embedder  # of candidates; one that remembers, such as `Cached`, embeds what cells share once
+    build: Builder
+    model: LanguageModel | None = None
+    units: Sequence[str] | None = None  # whose record it is, (n,); None where every record is its own
+
+    def __repr__(self) -> str:
+        return f"Parts of {len(self.private)} records"
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    grid: Grid,
+    study: Study,
+    parts: Parts,
+    jobs: int,
+    keep: Callable[[Result], None],
+    told: Callable[[Cell, int], None],
+) -> None:
+    """Run all cells, at most `jobs` at a time; `keep` gets every result as it comes, `told` hears of every round.
+
+    A result depends on its cell alone, whatever runs beside it. With one job everything stays in this process.
+    """
+    jobs = min(jobs, len(cells))
+    if jobs <= 1:
+        _run_here(cells, grid, study, parts, keep, told)
+        return
+    with closing(SharedPoints(parts.private)) as points, _workers(jobs, points, grid, study, parts) as workers:
+        _Office(workers, parts, keep, told).run(cells)
+
+
+def _run_here(
+    cells: Sequence[Cell],
+    grid: Grid,
+    study: Study,
+    parts: Parts,
+    keep: Callable[[Result], None],
+    told: Callable[[Cell, int], None],
+) -> None:
+    desk = _Desk(parts.private, parts.units, grid, study, parts.build(parts.model, parts.embedder))
+    for cell in cells:
+        keep(desk.run(cell, lambda turn, cell=cell: told(cell, turn)))  # type: ignore[misc]
+
+
+class _Desk:
+    """What one process needs to run cells, one after the other."""
+
+    def __init__(
+        self,
+        private: Points,
+        units: Sequence[str] | None,
+        grid: Grid,
+        study: Study,
+        parts: tuple[Generator, Embedder],
+    ) -> None:
+        self._private, self._units, self._grid, self._study, self._parts = private, units, grid, study, parts
+        self._split: tuple[int, Split] | None = None  # of the last seed: cells come seed by seed
+
+    def run(self, cell: Cell, told: Callable[[int], None]) -> Result:
+        if self._split is None or self._split[0] != cell.seed:
+            self._split = None  # before the next is made: two would not be needed at once
+            self._split = cell.seed, Split.of(self._private, self._units, self._study, cell.seed)
+        method = None if cell.real else self._grid.method(cell.method)
+        return run_cell(cell, method, self._study, self._split[1], self._parts, told)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """What a worker is started with."""
+
+    points: SharedPoints
+    units: Sequence[str] | None
+    grid: Grid
+    study: Study
+    build: Builder
+    model: tuple[str, bool] | None  # name, and whether it can continue
+    core: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Worker:
+    process: SpawnProcess
+    connection: Connection
+
+
+@contextmanager
+def _workers(jobs: int, points: SharedPoints, grid: Grid, study: Study, parts: Parts) -> Iterator[list[_Worker]]:
+    """Start workers, and end them whatever happens."""
+    context = get_context("spawn")  # a fork would copy threads' locks without their threads
+    model = None if parts.model is None else (parts.model.name, parts.model.can_continue)
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    workers: list[_Worker] = []
+    try:
+        for place in range(jobs):
+            here, there = context.Pipe()
+            job = _Job(
+                points, parts.units, grid, study, parts.build, model, cores[place % len(cores)] if cores else None
+            )
+            process = context.Process(target=_work, args=(there, job), daemon=True)
+            process.start()
+            there.close()  # so that the end of the worker is the end of the connection
+            workers.append(_Worker(process, here))
+        yield workers
+        for worker in workers:
+            worker.connection.send(None)
+            worker.process.join(_PATIENCE)
+    finally:
+        for worker in workers:
+            if worker.process.is_alive():
+                worker.process.kill()
+            worker.process.join()
+            worker.connection.close()
+
+
+class _Office:
+    """Gives out cells and answers what workers ask, one at a time: embedder and model use all cores by themselves."""
+
+    def __init__(
+        self,
+        workers: Sequence[_Worker],
+        parts: Parts,
+        keep: Callable[[Result], None],
+        told: Callable[[Cell, int], None],
+    ) -> None:
+        self._workers = {worker.connection: worker for worker in workers}
+        self._parts, self._keep, self._told = parts, keep, told
+        self._busy: dict[Connection, Cell] = {}
+
+    def run(self, cells: Sequence[Cell]) -> None:
+        waiting = deque(cells)
+        for connection in self._workers:
+            self._give(connection, waiting)
+        while self._busy:
+            for ready in wait(list(self._busy)):
+                connection = cast("Connection", ready)  # wait gives back what it got
+                kind, content = self._heard(connection)
+                if kind == "done":
+                    self._keep(content)
+                    del self._busy[connection]
+                    self._give(connection, waiting)
+                else:
+                    self._answer(connection, kind, content)
+
+    def _give(self, connection: Connection, waiting: deque[Cell]) -> None:
+        if waiting:
+            self._busy[connection] = waiting.popleft()
+            connection.send(self._busy[connection])
+
+    def _heard(self, connection: Connection) -> tuple[str, Any]:
+        try:
+            kind, content = connection.recv()
+        except (EOFError, ConnectionError):
+            process = self._workers[connection].process
+            process.join(_PATIENCE)
+            raise RunError(
+                f"a worker process ended with code {process.exitcode} in the cell {self._busy[connection]}, perhaps "
+                "for want of memory; use fewer jobs and go on: finished cells are kept"
+            ) from None
+        if kind == "failed":
+            raise content
+        return kind, content
+
+    def _answer(self, connection: Connection, kind: str, content: Any) -> None:
+        if kind == "round":
+            self._told(self._busy[connection], content)
+        elif kind == "embed":
+            connection.send(self._parts.embedder.embed(content))
+        elif self._parts.model is not None:  # complete
+            connection.send(list(self._parts.model.complete(content)))
+
+
+def _work(parent: Connection, job: _Job) -> None:
+    """Run the cells that the parent gives, one after the other, on one core."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's to handle
+    _end_with_parent()
+    if job.core is not None:
+        os.sched_setaffinity(0, {job.core})  # thread pools of one's own are as large as this
+    model = None if job.model is None else RemoteModel(parent, job.model[0], can_continue=job.model[1])
+    with threadpool_limits(1), suppress(EOFError, ConnectionError):
+        try:
+            private = job.points.read()
+            desk = _Desk(private, job.units, job.grid, job.study, job.build(model, RemoteEmbedder(parent)))
+            while (cell := parent.recv()) is not None:
+                parent.send(("done", desk.run(cell, lambda turn: parent.send(("round", turn)))))
+        except GapeError as error:
+            parent.send(("failed", error))
+        except (EOFError, ConnectionError):
+            raise
+        except Exception as error:  # noqa: BLE001  (what it says may quote private text; the parent says what it is)
+            parent.send(("failed", RuntimeError(f"a worker failed with {type(error).__name__} in {_place(error)}")))
+
+
+def _end_with_parent() -> None:
+    """End this process as soon as its parent does, were it in the middle of a computation."""
+    parent = parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _place(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name} line {trace.tb_lineno}" if trace else "an unknown place"

@@ -1,0 +1,211 @@
+"""A comparison from the settings of a text run: the same data, generators, embedders and presets as `gape run`."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from hashlib import sha256
+from pathlib import Path
+
+from gape.advice import usual_delta
+from gape.assembly import (
+    candidate_embedder,
+    make_embedder,
+    make_plan,
+    make_selector,
+    read_records,
+    resolved,
+    text_fingerprint,
+    units_of,
+)
+from gape.compare import Comparison, Grid, Method, Moment, Parts, Study, compare
+from gape.compare.folder import CompareFolder
+from gape.compare.grid import check_scoring
+from gape.data import Records, load_texts
+from gape.embedders.cached import Cached
+from gape.embedders.privacy import require_private_embedding
+from gape.errors import InputError
+from gape.fingerprint import dataset_fingerprint
+from gape.labels import labelled
+from gape.language.request import Completion, LanguageModel
+from gape.plan import Plan
+from gape.prompts import Prompts
+from gape.protocols import Embedder, Generator, Selector
+from gape.settings import CHOICES, OPERATIONAL, PRESETS, Settings
+from gape.types import Points
+from gape.writers import Listener, make_generator, make_model, make_prompts, remembering, writes
+
+METHODS = ("gape", "augpe", "subsamplepe")
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+SEEDS = 3
+
+# What a cell decides, what the plan says in its own words, and what does not change a result.
+_NOT_COMMON = (
+    OPERATIONAL | {"epsilon", "seed", "preset", "selector", "prompts", "text"} | {each.name for each in fields(Plan)}
+)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Who is held out, and how samples are scored (see `Study`)."""
+
+    held_out: float = 0.2
+    scored: int = 2000
+    k: int = 3
+    blur: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_scoring(self.held_out, self.scored, self.k, self.blur)
+
+
+@dataclass(frozen=True)
+class TextSelector:
+    """The rule that settings name, for the plan of a cell."""
+
+    settings: Settings
+
+    def __call__(self, plan: Plan, units: int) -> Selector:
+        """Make the rule."""
+        return make_selector(self.settings, plan, units)
+
+    def __repr__(self) -> str:
+        chosen = self.settings
+        if chosen.selector != "gape":
+            return chosen.selector
+        return f"gape(threshold={chosen.threshold!r}, separation={chosen.separation!r}, signed={chosen.signed!r})"
+
+
+@dataclass(frozen=True)
+class TextBuilder:
+    """Makes a worker's generator, and the embedder of its candidates, from what all cells share."""
+
+    settings: Settings
+    prompts: Prompts
+
+    def __call__(self, model: LanguageModel | None, embedder: Embedder) -> tuple[Generator, Embedder]:
+        """Make both."""
+        generator = make_generator(self.settings, model, self.prompts, embedder)
+        return generator, candidate_embedder(self.settings, embedder)
+
+
+def compare_texts(
+    settings: Settings,
+    folder: str | Path,
+    *,
+    methods: Sequence[str] = METHODS,
+    epsilons: Sequence[float] = EPSILONS,
+    seeds: int = SEEDS,
+    scoring: Scoring | None = None,
+    jobs: int = 1,
+    source: object = None,
+    progress: Callable[[Moment], None] | None = None,
+) -> Comparison:
+    """Compare methods on private texts, in a folder that is gone on with by the same call. NOT differentially private.
+
+    A method is a preset or a selector. A preset brings its selector and whether the selected compete with their
+    variations; size, rounds, variations and start are the settings' and the same for all, so `preset` in the settings
+    gives all methods those of its authors. Seeds count from `settings.seed`. `source` is data in memory. For `jobs` see
+    `compare`.
+    """
+    _refuse_what_a_cell_decides(settings)
+    scoring = scoring or Scoring()
+    records = read_records(settings, source)
+    chosen = _common(settings, records, tuple(epsilons), scoring)
+    grid = Grid(_methods(chosen, methods), tuple(map(float, epsilons)), tuple(range(chosen.seed, chosen.seed + seeds)))
+    study = Study(
+        make_plan(chosen), scoring.held_out, scoring.scored, scoring.k, scoring.blur, described=_described(chosen)
+    )
+    watch = _Watch(progress or (lambda _: None))
+    return compare(
+        folder,
+        grid,
+        study,
+        _parts(chosen, records, CompareFolder(folder).answers, watch.answered),
+        lambda salt: text_fingerprint(records, salt),
+        jobs=jobs,
+        progress=watch.moved,
+    )
+
+
+class _Watch:
+    """Passes on how far a comparison is, and that the model writes where it does: a round of it can take an hour."""
+
+    def __init__(self, progress: Callable[[Moment], None]) -> None:
+        self._progress, self._answers = progress, 0
+        self._last = Moment("starting", 0.0, 0)
+
+    def moved(self, now: Moment) -> None:
+        self._last = now
+        self._progress(now)
+
+    def answered(self, _: Completion) -> None:
+        self._answers += 1
+        self._progress(replace(self._last, doing=f"writing, {self._answers:,} answers so far"))
+
+
+def _refuse_what_a_cell_decides(settings: Settings) -> None:
+    if settings.epsilon is not None:
+        raise InputError(f"a comparison has several epsilons, got epsilon {settings.epsilon:g}; list them as epsilons")
+    if settings.selector != PRESETS[settings.preset].get("selector", "gape"):
+        raise InputError(f"a comparison has several methods, got selector {settings.selector!r}; list them as methods")
+    if settings.ledger is not None or settings.budget_epsilon is not None:
+        raise InputError("a comparison spends no budget, got a ledger or a budget; leave them out")
+
+
+def _common(settings: Settings, records: Records, epsilons: Sequence[float], scoring: Scoring) -> Settings:
+    """Fill in what follows from other settings; samples, where not given, suit the middle of the epsilons."""
+    finite = [epsilon for epsilon in epsilons if 0 < epsilon < math.inf]
+    units = units_of(records)
+    voting = units - round(scoring.held_out * units)
+    delta = usual_delta(voting) if settings.delta is None else settings.delta
+    middle = statistics.median_low(finite) if finite else math.inf
+    return resolved(settings.with_values(epsilon=middle, delta=delta), records)
+
+
+def _methods(settings: Settings, names: Sequence[str]) -> tuple[Method, ...]:
+    known = dict.fromkeys([*PRESETS, *CHOICES["selector"]])
+    methods = []
+    for name in names:
+        if name not in known:
+            raise InputError(f"methods must be among {', '.join(known)}, got {name!r}")
+        own = PRESETS.get(name, {})
+        selector = own.get("selector", "gape") if name in PRESETS else name
+        changes = {"keep": own["keep"]} if "keep" in own else {}
+        methods.append(Method(name, TextSelector(settings.with_values(selector=selector)), changes))
+    return tuple(methods)
+
+
+def _described(settings: Settings) -> dict[str, str]:
+    """What else must be the same for cells to compare: by name, or by content where a name says too little."""
+    said = {
+        each.name: str(value)
+        for each in fields(settings)
+        if each.name not in _NOT_COMMON and (value := getattr(settings, each.name)) is not None
+    }
+    if writes(settings):
+        prompts = make_prompts(settings, None)
+        return said | {"prompts": f"{prompts.name}, {sha256(repr(prompts).encode()).hexdigest()[:12]}"}
+    corpus = load_texts(settings.generator.partition(":")[2], settings.corpus_text).texts
+    digest = dataset_fingerprint((text.encode() for text in corpus), b"")[:12]
+    return said | {"generator": f"corpus of {len(corpus)} texts, {digest}"}
+
+
+@contextmanager
+def _parts(settings: Settings, records: Records, answers: Path, asked: Callable[[Completion], None]) -> Iterator[Parts]:
+    """Load models and embed the private texts, once."""
+    embedder = make_embedder(settings)
+    require_private_embedding(embedder)
+    private = _embedded(settings, records, embedder)
+    with remembering(make_model(settings, answers), answers, Listener(lambda _: None, asked)) as model:
+        prompts = make_prompts(settings, model)
+        units = None if records.users is None else records.users.tolist()
+        yield Parts(private, Cached(embedder), TextBuilder(settings, prompts), model, units)
+
+
+def _embedded(settings: Settings, records: Records, embedder: Embedder) -> Points:
+    if settings.labels is None or records.labels is None:
+        return embedder.embed(records.texts)
+    return candidate_embedder(settings, embedder).embed(labelled(records.labels, records.texts))

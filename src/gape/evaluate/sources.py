@@ -1,0 +1,120 @@
+"""What is evaluated, and by which records: read from a run or from files, embedded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gape.assembly import make_embedder
+from gape.data import Records, load_texts
+from gape.embedders.cached import Cached
+from gape.embedders.privacy import require_private_embedding
+from gape.errors import InputError, RunError
+from gape.files import read_table, samples_from_arrow
+from gape.settings import Settings
+from gape.text_folder import TextFolder
+from gape.types import Points, Samples
+
+
+@dataclass(frozen=True, eq=False)
+class Synthetic:
+    """The texts to be evaluated, with their labels where they have some, and those of every round before."""
+
+    texts: Samples
+    labels: Samples | None
+    rounds: tuple[Samples, ...]  # S(0), ..., S(T); empty for a file
+    run: TextFolder | None
+    source: str
+
+    @property
+    def settings(self) -> Settings | None:
+        """The settings of the run."""
+        return None if self.run is None else self.run.settings()
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Everything as points: (m, d), (n, d), (h, d)."""
+
+    synthetic: Points
+    private: Points
+    held_out: Points | None
+    rounds: tuple[Points, ...]
+    embedder: str
+
+    @property
+    def scoring(self) -> Points:
+        """The records that score: those held out, or else the private ones."""
+        return self.private if self.held_out is None else self.held_out
+
+
+def read_synthetic(source: object, text: str | None, label: str | None) -> Synthetic:
+    """Read the texts of a run folder, of a file or of what else `load_texts` takes.
+
+    In a file they stand in the columns named, as in the private one, or else in `text` and `label`, as exported.
+    """
+    if isinstance(source, str | Path) and (Path(source) / "internal" / "settings.json").exists():
+        return _of_run(Path(source))
+    records = _of_file(source, text, label)
+    return Synthetic(records.texts, records.labels, (), None, records.source)
+
+
+def read_private(source: object, settings: Settings | None, text: str | None, label: str | None) -> Records:
+    """Read private records; the columns are those of the run where they are not named."""
+    if settings is not None:
+        text, label = text or settings.text, label or settings.label
+    return load_texts(source, text, label)
+
+
+def embed_all(
+    synthetic: Synthetic,
+    private: Records,
+    held_out: Records | None,
+    settings: Settings,
+    tell: Callable[[str], None],
+) -> Embedded:
+    """Embed every text once, if the embedder may see the private ones; those of the rounds through a cache."""
+    embedder = make_embedder(settings)
+    require_private_embedding(embedder)
+    cached = Cached(embedder)  # of public texts alone
+    tell(f"embedding {len(synthetic.texts):,} synthetic texts")
+    points = cached.embed(synthetic.texts)
+    rounds = []
+    for turn, texts in enumerate(synthetic.rounds):
+        tell(f"embedding the texts of round {turn}")
+        rounds.append(cached.embed(texts))
+    tell(f"embedding {len(private):,} private texts")
+    voters = embedder.embed(private.texts)
+    if held_out is None:
+        return Embedded(points, voters, None, tuple(rounds), repr(embedder))
+    tell(f"embedding {len(held_out):,} texts that were held out")
+    return Embedded(points, voters, embedder.embed(held_out.texts), tuple(rounds), repr(embedder))
+
+
+def _of_run(path: Path) -> Synthetic:
+    folder = TextFolder(path)
+    folder.settings()  # which refuses a run of anything but texts
+    files = sorted((path / "internal" / "rounds").glob("[0-9]*/synthetic.parquet"))
+    if not files:
+        raise RunError(f"{path} has no texts yet; wait for its start, or resume it")
+    rounds = [samples_from_arrow(read_table(file)["sample"]) for file in files]
+    labels = rounds[-1]["label"] if rounds[-1].dtype.names else None
+    texts = tuple(_texts(samples) for samples in rounds)
+    done = "" if folder.finished else f", which is not finished: after round {len(rounds) - 1}"
+    return Synthetic(texts[-1], labels, texts, folder, f"the run {path}{done}")
+
+
+def _of_file(source: object, text: str | None, label: str | None) -> Records:
+    try:
+        return load_texts(source, text, label)
+    except InputError:
+        if text in {None, "text"} and label in {None, "label"}:
+            raise
+    return load_texts(source, "text", None if label is None else "label")
+
+
+def _texts(samples: Samples) -> Samples:
+    return np.asarray(samples["text"], dtype=object) if samples.dtype.names else samples
