@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 import strategies
 from gape.errors import InputError
 from gape.selection import flow
-from gape.selection.detours import detours, limits, renew_detours
 from gape.selection.objective import flow_cost
 from gape.selection.reference import reference_flow_cost
-from gape.selection.tree import Network
-from gape.types import Floats, Indices
+from gape.types import Indices
+from selection.problems import problems
 
 INF = float("inf")
 
@@ -165,65 +164,6 @@ class TestErrors:
             flow_cost(self.points, self.weights, np.array([1, -1]), 1.0)
 
 
-class Problem:
-    """A transportation problem whose costs and weights are small multiples of 1/8: every sum is exact."""
-
-    def __init__(self, rng: np.random.Generator, sources: int, sinks: int) -> None:
-        self.rng = rng
-        self.ties = int(rng.choice([2, 5, 1000]))  # few distinct costs: many ties and degenerate pivots
-        self.costs = self.draw((sources, sinks))
-        self.supply = rng.integers(1, 6, sources).astype(np.float64)
-        self.demand = np.zeros(sinks)
-        if sinks:
-            spare = 0 if rng.random() < 0.3 else int(rng.integers(0, 8))
-            self.demand[:] = rng.integers(1, 4, sinks)
-            self.supply[0] += max(0.0, self.demand.sum() + spare - self.supply.sum())
-
-    def draw(self, shape: tuple[int, ...]) -> Floats:
-        return self.rng.integers(0, self.ties, shape) / 8
-
-    def solved(self, root_costs: Floats) -> Network:
-        net = flow.network(self.costs, self.supply, self.demand, root_costs)
-        flow.optimise(net)
-        return net
-
-    def optimum(self, root_costs: Floats) -> float:
-        return flow.total_cost(self.solved(root_costs))
-
-    def certify(self, net: Network, root_costs: Floats) -> None:
-        """Check that the tree is strongly feasible and its flow optimal; all of it exactly."""
-        p, q = self.costs.shape
-        root = p + q
-        parent, u, v = net.parent, net.potential[:p], net.potential[p:root]
-        shipped, kept = np.zeros((p, q)), np.zeros(p)
-        for node in range(root):
-            assert net.depth[node] == net.depth[parent[node]] + 1
-            if node < p and parent[node] == root:
-                kept[node] = net.flow[node]
-                assert u[node] == root_costs[node]
-            else:
-                assert parent[node] != root  # a sink fed by the root: an artificial arc
-                x, y = (node, parent[node] - p) if node < p else (parent[node], node - p)
-                shipped[x, y] += net.flow[node]
-                assert u[x] == self.costs[x, y] + v[y]
-        assert np.all(net.flow >= 0)
-        assert np.all(net.flow[p:root] > 0)  # Cunningham: an arc without flow points to the root
-        np.testing.assert_array_equal(kept + shipped.sum(axis=1), self.supply)
-        np.testing.assert_array_equal(shipped.sum(axis=0), self.demand)
-        np.testing.assert_array_equal(net.root_costs, root_costs)
-        np.testing.assert_array_equal(flow.root_flow(net), kept)
-        around = (self.costs + v).min(axis=1, initial=INF)
-        np.testing.assert_array_equal(detours(net).lengths, around)
-        assert np.all(u <= np.minimum(root_costs, around))  # no arc is violated
-        primal = np.sum(shipped * self.costs) + kept @ root_costs
-        assert flow.total_cost(net) == primal == self.supply @ u - self.demand @ v
-
-
-def problems(seed: int, count: int) -> list[Problem]:
-    rng = np.random.default_rng(seed)
-    return [Problem(rng, int(rng.integers(1, 15)), int(rng.integers(0, 12))) for _ in range(count)]
-
-
 @pytest.fixture(params=[1, 3, 16], ids=lambda count: f"{count} near arcs")
 def near(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """With few near arcs most pivots are found, and most proofs are made, among the others."""
@@ -319,40 +259,6 @@ class TestNetwork:
             flow.optimise(twin)
             problem.certify(twin, second)
             problem.certify(net, first)
-
-    def test_held_potentials_bound_the_cost_of_any_root_costs(self) -> None:
-        for problem in problems(seed=7, count=100):
-            p = len(problem.supply)
-            root_costs = problem.draw((p,))
-            net = problem.solved(root_costs)
-            around = detours(net).lengths
-            rebate = problem.supply @ np.minimum(root_costs, around) - flow.total_cost(net)
-            for _ in range(5):
-                other = problem.draw((p,))
-                assert problem.supply @ np.minimum(other, around) - rebate <= problem.optimum(other)
-
-    def test_detours_follow_the_potentials(self) -> None:
-        for problem in problems(seed=8, count=100):
-            p = len(problem.supply)
-            net = problem.solved(problem.draw((p,)))
-            known = detours(net)
-            for _ in range(6):
-                flow.set_root_costs(net, problem.draw((p,)))
-                flow.optimise(net)
-                renew_detours(net, known)
-                np.testing.assert_array_equal(known.lengths, detours(net).lengths)
-
-    def test_limits_are_the_largest_potentials_that_violate_no_arc(self) -> None:
-        for problem in problems(seed=9, count=200):
-            rng, (p, q) = problem.rng, problem.costs.shape
-            net = problem.solved(problem.draw((p,)))
-            net = flow.anchored(net)
-            for reach in (0.25, 2.0, 200.0):
-                sinks = net.potential[p : p + q] + reach * np.round(rng.uniform(-1, 1, q), 3)
-                sources = rng.permutation(p)[: rng.integers(1, p + 1)]
-                highest = net.potential[sources] + reach * rng.uniform(0, 1, len(sources))
-                expected = np.minimum(highest, (problem.costs[sources] + sinks).min(axis=1, initial=INF))
-                np.testing.assert_array_equal(limits(net, sources, highest, sinks), expected)
 
     def test_the_objective_is_kept_up_to_date(self) -> None:
         for problem in problems(seed=10, count=50):

@@ -1,4 +1,5 @@
 import importlib
+import math
 
 import numpy as np
 import pytest
@@ -281,6 +282,35 @@ class TestResult:
         assert result.swaps == 3
         assert result.cost == min(seen)
         assert result.cost == pytest.approx(flow_cost(points, votes, result.indices, INF), rel=1e-9)
+
+    def test_interrupted_before_its_first_flow_is_known_it_returns_the_start(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(flow, "optimise", interrupt)
+        points = np.arange(6, dtype=np.float32)[:, None]
+        result = local_search(points, np.array([1, 5, -2, 9, 4, 7]), 2, separation=INF, threshold=0.0)
+        assert result.indices.tolist() == [3, 5]
+        assert result.interrupted
+        assert not result.certified
+        assert result.swaps == 0
+        assert math.isnan(result.cost)
+
+    def test_is_the_same_on_any_number_of_threads(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        rng = np.random.default_rng(7)
+        points = rng.normal(size=(400, 4)).astype(np.float32)
+        votes = np.rint(3 + 6 * rng.normal(size=400)).astype(np.int64)
+        results = []
+        for count in (1, 2, 5):
+            for module in ("search", "near"):
+                monkeypatch.setattr(f"gape.selection.{module}.threads", lambda count=count: count)
+            results.append(local_search(points, votes, 40, separation=INF, threshold=0.0))
+        assert results[0].swaps > 20
+        for result in results[1:]:
+            np.testing.assert_array_equal(result.indices, results[0].indices)
+            assert (result.cost, result.swaps) == (results[0].cost, results[0].swaps)
 
     def test_an_interrupted_selection_stops_the_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def interrupt(*_: object, **__: object) -> None:

@@ -12,7 +12,7 @@ class Effort(IntEnum):
 
     FLOW_HELD = 0  # take a swap that pays with the flow into the negative weights held
     CANDIDATE_ADDED = 1  # or with the flow re-optimised for the candidate beside all of the selected
-    BEST_PAIRS = 2  # or with one of a few selected points, by the exact change of the objective
+    BEST_PAIRS = 2  # or with one of the selected points that promise the most, by the exact change of the objective
     PROOF = 3  # or at all
 
 

@@ -36,9 +36,14 @@ def on_grid(costs: Floats, largest: float) -> Floats:
     """Round costs to multiples of a power of two, 2^-40 of the largest: exact in every later sum."""
     if largest <= 0:
         return np.zeros_like(costs)
-    grid = 2.0 ** (np.ceil(np.log2(largest)) - _COST_BITS)
+    grid = grid_of(largest)
     rounded: Floats = np.rint(costs / grid) * grid
     return rounded
+
+
+def grid_of(largest: float) -> float:
+    """Return the power of two that costs are multiples of; zero where all of them are."""
+    return float(2.0 ** (np.ceil(np.log2(largest)) - _COST_BITS)) if largest > 0 else 0.0
 
 
 def weights_on_grid(weights: Floats) -> Floats:
@@ -136,10 +141,20 @@ def anchored(net: Network, table: Table | None = None) -> Network:
     )
 
 
+@compiled
 def copy_tree(origin: Network, target: Network) -> None:
     """Overwrite the tree and the root costs of `target` by those of `origin`."""
-    for name in _TREE:
-        np.copyto(getattr(target, name), getattr(origin, name))
+    target.root_costs[:] = origin.root_costs
+    target.parent[:] = origin.parent
+    target.first_child[:] = origin.first_child
+    target.next_sibling[:] = origin.next_sibling
+    target.previous_sibling[:] = origin.previous_sibling
+    target.depth[:] = origin.depth
+    target.arc_cost[:] = origin.arc_cost
+    target.flow[:] = origin.flow
+    target.potential[:] = origin.potential
+    target.proved[:] = origin.proved
+    target.objective[:] = origin.objective
 
 
 def twin(net: Network) -> Network:

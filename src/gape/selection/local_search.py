@@ -6,13 +6,14 @@ The objective is `objective.flow_cost`; `search.py` has the search and how it av
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gape.errors import InputError
 from gape.protocols import Selection
 from gape.selection.blocked import BlockedSearch
+from gape.selection.device import DeviceCosts, cuda
 from gape.selection.effort import Progress
 from gape.selection.objective import SignedPoints, flow_cost, signed_points
 from gape.selection.search import Search
@@ -29,11 +30,13 @@ _AFFORDABLE = 10_000
 class LocalSearchResult(Selection):
     """The selected candidates, with what the search did and what it proved."""
 
-    cost: float  # the objective of the selected; infinite where the negative weight exceeds the positive
+    cost: float  # the objective of the selected; infinite where the negative weight exceeds the positive, and nan where
+    # the search was interrupted before it was known
     swaps: int
     certified: bool  # no single swap lowers the objective by more than 1e-9 of it, with distances as `method` has them
     candidates: int  # how many candidates were above the threshold; none: the one returned is arbitrary
-    method: str = "none"  # "float64" or "float32": distances held so; "blocks": float32, computed as needed
+    # "float64" or "float32": distances held so; "blocks": float32, computed as needed. With ", cuda": by that device.
+    method: str = "none"
     interrupted: bool = False
 
 
@@ -47,6 +50,7 @@ def local_search(
     certify: bool = True,
     memory: float = 4e9,
     progress: Callable[[Progress], None] | None = None,
+    _device: str | None = None,
 ) -> LocalSearchResult:
     """Select at most `size` points S with weight above `threshold` such that no single swap lowers F(S).
 
@@ -58,7 +62,8 @@ def local_search(
     Without `certify` the search stops where no swap pays with the flow into the negative weights held, which takes
     a fraction of the time. `memory` bounds the bytes taken by distances and what is derived from them: where they do
     not fit, the search goes by blocks, with the flow held, whatever `certify` says. Interrupted from the keyboard, it
-    returns the best so far. None of these is certified.
+    returns the best so far, which is the start at least. None of these is certified. Where there are many points, their
+    distances are computed on a GPU if torch finds one.
     """
     signed = signed_points(points, weights, separation)
     w = np.asarray(weights, dtype=np.float64)
@@ -76,19 +81,24 @@ def local_search(
         cost = flow_cost(points, w, candidates[start], separation)
         return LocalSearchResult(candidates[start], cost, swaps=0, certified=True, candidates=len(candidates))
     method = _method(signed, len(candidates), size, memory)
+    device = None if method == "float64" else _device or cuda()
+    name = f"{method}, {device}" if device else method
+    search: Search | BlockedSearch | None = None
     interrupted = False
-    search: Search | BlockedSearch
-    if method == "blocks":
-        search = BlockedSearch(signed, candidates, start, memory)
-    else:
-        search = Search(signed, candidates, start, np.float64 if method == "float64" else np.float32)
     try:
+        if device:
+            signed = replace(signed, device=DeviceCosts(signed.points, device))
+        if method == "blocks":
+            search = BlockedSearch(signed, candidates, start, memory)
+        else:
+            search = Search(signed, candidates, start, np.float64 if method == "float64" else np.float32)
         search.run(certify=certify, progress=progress)
     except KeyboardInterrupt:
         interrupted = True
-    chosen, cost = search.best
+    chosen, cost = search.best if search else (start, math.nan)
+    swaps = search.swaps if search else 0
     certified = certify and not interrupted and method != "blocks"
-    return LocalSearchResult(candidates[chosen], cost, search.swaps, certified, len(candidates), method, interrupted)
+    return LocalSearchResult(candidates[chosen], cost, swaps, certified, len(candidates), name, interrupted)
 
 
 def _method(signed: SignedPoints, candidates: int, size: int, memory: float) -> str:

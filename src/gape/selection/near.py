@@ -5,14 +5,12 @@ its leeway, so an arc that is near to neither of its ends has r0 >= leeway_x + l
 and no sink has fallen by more than its leeway, only near arcs can be violated.
 """
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 
-from gape._compiled import compiled
+from gape._compiled import compiled, in_threads, threads
 from gape.types import Costs, Floats, Indices
 
 NEAR = 40
@@ -63,13 +61,12 @@ def _chosen(rows: Callable[[slice], Costs], count: int, addend: Floats) -> tuple
     costs = np.empty((count, keep))
     least = np.full(count, np.inf)
 
-    def choose(start: int) -> None:
+    def choose(_: int, start: int) -> None:
         block = slice(start, start + _ROWS)
         _least_of_rows(rows(block), addend, columns[block], costs[block], least[block])
 
     if keep:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(choose, range(0, count, _ROWS)))
+        in_threads(choose, range(threads()), range(0, count, _ROWS))
     return columns, costs, least
 
 

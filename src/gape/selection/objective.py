@@ -8,6 +8,7 @@ import numpy as np
 from gape.errors import InputError
 from gape.geometry import distances
 from gape.selection import flow
+from gape.selection.device import DeviceCosts
 from gape.types import Costs, Floats, Indices, NoisyVotes, Points
 
 _ROWS = 512  # rows of distances computed at once, so that temporaries stay small beside the result
@@ -24,6 +25,7 @@ class SignedPoints:
     demand: Floats  # (q,): -w_y
     cap: float  # R/3
     scale: float  # at least the largest truncated distance between any two of the points
+    device: DeviceCosts | None = None  # computes the distances; None: the processor does
 
     @property
     def feasible(self) -> bool:
@@ -32,6 +34,8 @@ class SignedPoints:
 
     def costs(self, rows: Indices, columns: Indices, dtype: type[np.floating[Any]] = np.float64) -> Costs:
         """Return c(x, y) between two sets of the points, (rows, columns), rounded to what `dtype` holds."""
+        if self.device is not None:
+            return self.device.costs(rows, columns, self.cap, flow.grid_of(self.scale), dtype)
         costs = np.empty((len(rows), len(columns)), dtype=dtype)
         for start in range(0, len(rows), _ROWS):
             block = slice(start, start + _ROWS)
