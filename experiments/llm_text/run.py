@@ -12,6 +12,7 @@ import argparse
 import math
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.common import write_rows
 
+from gape import plots
 from gape.data import load_texts
 from gape.embedders.cached import Cached
 from gape.embedders.minilm import MiniLM
@@ -89,6 +91,28 @@ def evolution(
     return written
 
 
+def draw(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Draw the recall of the voters round by round, a panel for each epsilon and a line for each run."""
+    epsilons = sorted({float(row["epsilon"]) for row in rows})
+    rules = sorted({row["selector"] for row in rows})
+    colours = dict(zip(rules, ("#009E73", "#56B4E9", "#CC79A7", "#D55E00"), strict=False))
+    size = (2.6 * len(epsilons) + 0.6, 3.4)
+    with plots.figure(out / "recall.png", columns=len(epsilons), size=size, sharey=True) as (fig, axes):
+        for axis, epsilon in zip(axes[0], epsilons, strict=True):
+            for rule in rules:
+                for seed in sorted({row["seed"] for row in rows}):
+                    way = [
+                        float(row["recall, voting"])
+                        for row in rows
+                        if (row["selector"], float(row["epsilon"]), row["seed"]) == (rule, epsilon, seed)
+                    ]
+                    axis.plot(way, color=colours[rule], marker="o", label=rule)
+            axis.set(xlabel="round", title=f"epsilon {epsilon:g}" if math.isfinite(epsilon) else "no noise")
+        axes[0, 0].set_ylabel("recall of the texts that voted")
+        found = {label: line for axis in axes[0] for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+        fig.legend(found.values(), found.keys(), loc="outside lower center", ncols=len(found))
+
+
 def main() -> None:
     """Run all settings that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -103,8 +127,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 4.0, math.inf])
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--selectors", nargs="+", default=["gape"], choices=["gape", "ranking"])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--selectors", nargs="+", default=["gape"], help="gape, gape:SPARE or ranking")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     asked = parser.parse_args()
     texts = load_texts(asked.private, asked.text).texts[: asked.limit]
@@ -117,7 +141,7 @@ def main() -> None:
     model: LanguageModel = EmbeddedModel(fetch(SMOLLM2)) if kind == "embedded" else TransformersModel(name)
     scores = {"voting": Score(voting), "held out": Score(held)}
     rows: list[dict[str, Any]] = []
-    for seed in range(asked.seeds):
+    for seed in asked.seeds:
         real = voting[np.random.default_rng(seed).choice(len(voting), asked.samples, replace=False)]
         recall, distance = scores["held out"].of(real)
         print(f"seed {seed}: {asked.samples} real texts, held-out recall {recall:.3f}, distance {distance:.4f}")
@@ -127,7 +151,8 @@ def main() -> None:
                     epsilon, 1 / (len(voting) * math.log(len(voting))), asked.rounds, asked.samples, scales=SCALES,
                     seed=seed,
                 )  # fmt: skip
-                chosen = Ranking() if rule == "ranking" else Gape(math.inf, plan.sigma, spare=2.0, signed=False)
+                spare = float(rule.partition(":")[2] or 2.0)
+                chosen = Ranking() if rule == "ranking" else Gape(math.inf, plan.sigma, spare=spare, signed=False)
                 began = time.perf_counter()
                 written = evolution(plan, model, embedder, asked.prompts, asked.words, voting, chosen)
                 for turn, synthetic in enumerate(written):
@@ -142,6 +167,7 @@ def main() -> None:
                     f"epsilon {epsilon:g}, {rule}, seed {seed}: recall {path}; held-out distance {gaps}; {took:.0f} s"
                 )
     write_rows(asked.out, "rounds", rows)
+    draw(asked.out, rows)
 
 
 if __name__ == "__main__":

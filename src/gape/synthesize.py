@@ -25,6 +25,7 @@ from gape.privacy.noise import Noise
 from gape.privacy.statement import PrivacyStatement
 from gape.progress import Progress, Tracker
 from gape.run import run
+from gape.selection.rehearsal import rehearse
 from gape.settings import OPERATIONAL, PRIVATE_KMEANS, Settings
 from gape.text_folder import TextFolder
 from gape.writers import Listener, make_generator, make_model, make_prompts, remembering, writes
@@ -104,6 +105,8 @@ def run_text(
     with closing(on_disk.open_ledger(settings, plan, records)) as ledger:
         cached = Cached(embedder)  # of public texts alone
         tracker.say("embedding the private texts")
+        if settings.labels is None and settings.separation != PRIVATE_KMEANS:
+            rehearse(make_selector(settings, plan, units_of(records)), plan.candidates)
         electorate = make_electorate(settings, records, embedder)
         selection, unpaid = settings, ""
         if settings.separation == PRIVATE_KMEANS:

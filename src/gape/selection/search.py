@@ -140,13 +140,13 @@ class Search:
         return found
 
     def _accept(self, candidate: int, slot: int) -> bool:
-        """Make the swap and re-optimise the flow; undo it if the objective itself did not fall."""
-        out, before = int(self.chosen[slot]), self.cost
+        """Make the swap and re-optimise the flow; undo it if the objective itself did not fall below the target."""
+        out = int(self.chosen[slot])
         flow.copy_tree(self.net, self.before)
         self._place(candidate, slot)
         flow.optimise(self.net)
         self.net.objective[0] = flow.total_cost(self.net)
-        fell = bool(self.net.objective[0] < before)
+        fell = bool(self.net.objective[0] < self.target)
         if fell:
             self.swaps += 1
             self.removed.forget(slot)
