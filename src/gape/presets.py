@@ -1,7 +1,7 @@
 """Algorithms 3 and 4 with the paper's parameters, ready for `evolve` or `run`.
 
-Both take the constants of the theorems as public arguments: nothing here looks at data. `gape.theory` says what follows
-from them, and what the theorems promise.
+What follows from the constants of the theorems, and what these promise, `gape.theory` says: a preset is one of its
+plans made ready. Nothing here looks at data.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from gape.plan import Plan
 from gape.protocols import Selector
 from gape.selection.bounded_lipschitz import BoundedLipschitz
 from gape.selection.local_search import Gape
-from gape.theory import GapePlan, WorstCasePlan, plan_gape, plan_worst_case
+from gape.theory import GapePlan, WorstCasePlan
 
 
 @dataclass(frozen=True)
@@ -20,98 +20,49 @@ class Preset:
 
     plan: Plan
     selector: Selector
-    theory: WorstCasePlan | GapePlan
 
 
-def beyond_worst_case(
-    records: int,
-    epsilon: float,
-    delta: float,
-    *,
-    doubling_dimension: float,
-    effective_rank: float,
-    anticoncentration: float,
-    rounds: int | None = None,
-    without_guarantee: bool = False,
-    seed: int = 0,
-) -> Preset:
+def beyond_worst_case(theory: WorstCasePlan, *, without_guarantee: bool = False, seed: int = 0) -> Preset:
     """Beyond Worst-Case Private Evolution (Algorithm 3), as `plan_worst_case` sets it.
 
     One variation at each scale beside the sample itself (l. 4-5), and m draws from the bounded-Lipschitz projection of
     the noisy votes. A setting that the theorem does not cover is refused, unless it is to go on `without_guarantee`.
     """
-    theory = plan_worst_case(
-        records,
-        epsilon,
-        delta,
-        doubling_dimension=doubling_dimension,
-        effective_rank=effective_rank,
-        anticoncentration=anticoncentration,
-        rounds=rounds,
-    )
-    _refuse(theory.violations, without_guarantee)
+    _refuse(theory.violations, go_on=without_guarantee)
     plan = Plan(
-        epsilon=epsilon,
-        delta=delta,
+        epsilon=theory.epsilon,
+        delta=theory.delta,
         rounds=theory.rounds,
         samples=theory.samples,
         scales=theory.scales,
         sigma=theory.votes_sigma,
         seed=seed,
     )
-    return Preset(plan, BoundedLipschitz(records), theory)
+    return Preset(plan, BoundedLipschitz(theory.records))
 
 
-def gape_with_guarantee(
-    records: int,
-    epsilon: float,
-    delta: float,
-    *,
-    samples: int,
-    separation: float,
-    diameter: float,
-    effective_rank: float,
-    anticoncentration: float,
-    failure_probability: float,
-    rounds: int | None = None,
-    smallest_cluster: int | None = None,
-    without_guarantee: bool = False,
-    seed: int = 0,
-) -> Preset:
+def gape_with_guarantee(theory: GapePlan, *, without_guarantee: bool = False, seed: int = 0) -> Preset:
     """GAPE (Algorithm 4), as `plan_gape` sets it.
 
     Each sample is kept and has its variations at each scale (l. 3-4), and what has more than tau noisy votes can be
     selected (l. 6). A setting that the theorem does not cover is refused, unless it is to go on `without_guarantee`.
     """
-    theory = plan_gape(
-        records,
-        epsilon,
-        delta,
-        samples=samples,
-        separation=separation,
-        diameter=diameter,
-        effective_rank=effective_rank,
-        anticoncentration=anticoncentration,
-        failure_probability=failure_probability,
-        rounds=rounds,
-        smallest_cluster=smallest_cluster,
-    )
-    _refuse(theory.violations, without_guarantee)
+    _refuse(theory.violations, go_on=without_guarantee)
     plan = Plan(
-        epsilon=epsilon,
-        delta=delta,
+        epsilon=theory.epsilon,
+        delta=theory.delta,
         rounds=theory.rounds,
-        samples=samples,
+        samples=theory.samples,
         scales=theory.scales,
         copies=theory.copies,
         sigma=theory.sigma,
         seed=seed,
     )
-    return Preset(plan, Gape(separation, theory.threshold), theory)
+    return Preset(plan, Gape(theory.separation, theory.threshold))
 
 
-def _refuse(violations: tuple[str, ...], without_guarantee: bool) -> None:  # noqa: FBT001  (a setting passed on)
-    if violations and not without_guarantee:
+def _refuse(violations: tuple[str, ...], *, go_on: bool) -> None:
+    if violations and not go_on:
         raise InputError(
             f"the theorem does not cover this setting: {'; '.join(violations)}; change it, or pass "
             "without_guarantee=True to go on without the theorem"
