@@ -1,8 +1,10 @@
 """Files that are either there, whole, or not there at all."""
 
 import contextlib
+import fcntl
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,19 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+@contextlib.contextmanager
+def locked(lock: Path, folder: Path) -> Iterator[None]:
+    """Keep other processes out of `folder`; the lock ends with the process, however that ends."""
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RunError(f"{folder} is in use by another process; wait for it to end") from error
+        for unfinished in folder.rglob(".*.tmp"):  # left by a process that was killed while writing
+            unfinished.unlink()
+        yield
 
 
 def write_json(path: Path, value: Any) -> None:  # whatever JSON can hold

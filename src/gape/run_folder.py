@@ -23,10 +23,8 @@ Nothing in it is private beyond what the noisy votes already paid for: no exact 
 
 from __future__ import annotations
 
-import fcntl
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +33,7 @@ import numpy as np
 
 from gape.errors import RunError
 from gape.files import (
+    locked,
     read_json,
     read_table,
     samples_from_arrow,
@@ -90,17 +89,9 @@ class RunFolder:
         if self._settings is not None:
             write_json(internal / "settings.json", self._settings)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes out of the folder; the lock ends with the process, however that ends."""
-        with (self.path / "internal" / "lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise RunError(f"{self.path} is in use by another process; wait for it to end") from error
-            for unfinished in self.path.rglob(".*.tmp"):  # left by a process that was killed while writing
-                unfinished.unlink()
-            yield
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other processes out of the folder."""
+        return locked(self.path / "internal" / "lock", self.path)
 
     def save(self, state: State) -> None:
         """Keep what a state adds to the one before it."""

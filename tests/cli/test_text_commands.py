@@ -14,7 +14,7 @@ import pytest
 import faulty_server
 from command import gape, one_line_error
 from faulty_server import FaultyServer
-from gape.cli import models, text
+from gape.cli import models
 from gape.language.request import Request
 from gape.weights import KNOWN
 from generators.writing import write
@@ -260,9 +260,16 @@ def test_models(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "there is no model 'gpt'" in one_line_error(gape("models", "fetch", "gpt"))
     seen = []
     monkeypatch.setattr(models, "fetch_weights", lambda weights, *_, **__: seen.append(weights.name))
-    monkeypatch.setattr(text, "fetch_visibly", models.fetch_visibly)
     assert gape("models", "fetch").exit_code == 0
     assert seen == list(KNOWN)
+
+
+def test_a_plan_that_reads_the_separation_off_the_data_says_so(tmp_path: Path) -> None:
+    data = write_csv(tmp_path / "reviews.csv", private_rows())
+    corpus = write_corpus(tmp_path / "public.txt")
+    asked = ["plan", data, "--text", "review", "--epsilon", "4", "--generator", f"corpus:{corpus}"]
+    assert "NOT PRIVATE" not in gape(*asked).stdout
+    assert "NOT PRIVATE, whatever its noise" in gape(*asked, "--separation", "private-kmeans").stdout
 
 
 @pytest.mark.parametrize(

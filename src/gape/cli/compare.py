@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from gape.cli.flags import takes_settings
-from gape.cli.models import fetch_visibly
+from gape.cli.models import fetch_missing
 from gape.cli.shared import INTERRUPTED, errors_in_one_line, output
 from gape.compare import MARK, Comparison, Moment, held_out
 from gape.compare.results import in_words, label_of
@@ -19,7 +19,6 @@ from gape.compare.texts import EPSILONS, METHODS, SEEDS, Scoring, compare_texts
 from gape.errors import InputError
 from gape.parallel import cores
 from gape.settings import Settings
-from gape.weights import MINILM, SMOLLM2
 
 _GROUP = "Comparison"
 
@@ -62,10 +61,7 @@ def compare(
     folder = out or Path("comparisons") / (Path(settings.data).name.partition(".")[0] or "comparison")
     chosen = [name.strip() for name in methods.split(",") if name.strip()]
     numbers = _numbers(epsilons)
-    needed = {"embedded": SMOLLM2, "minilm": MINILM}
-    for weights in (each for name, each in needed.items() if name in {settings.generator, settings.embedder}):
-        if not weights.fetched:
-            fetch_visibly(weights)
+    fetch_missing(settings)
     with _goes_on(folder), _watching() as progress:
         comparison = compare_texts(
             settings,

@@ -1,7 +1,6 @@
 """`gape diagnose`: whether a generator's variations lead anywhere."""
 
 import importlib.util
-import json
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -15,16 +14,15 @@ from rich.table import Table
 
 from gape.assembly import make_embedder, read_records, variations_of
 from gape.cli.flags import takes_settings
-from gape.cli.models import fetch_visibly
+from gape.cli.models import fetch_missing
 from gape.cli.shared import errors_in_one_line, output
 from gape.diagnostics import Diagnosis, Estimate, diagnose
 from gape.embedders.cached import Cached
 from gape.embedders.privacy import require_private_embedding
-from gape.files import write_atomically
+from gape.files import write_json
 from gape.plots import decay_figure, dimension_figure
 from gape.settings import Settings
 from gape.types import Points
-from gape.weights import MINILM, SMOLLM2
 from gape.writers import Listener, make_generator, make_model, make_prompts, remembering
 
 _GROUP = "Diagnosis"
@@ -46,9 +44,7 @@ def diagnose_generator(
     nothing is spent. With DATA private texts are the targets: that is for research, NOT differentially
     private, and marked so. The same command goes on where it was stopped.
     """
-    for weights in (each for name, each in {"embedded": SMOLLM2, "minilm": MINILM}.items() if name in _used(settings)):
-        if not weights.fetched:
-            fetch_visibly(weights)
+    fetch_missing(settings)
     variation, scales, _ = variations_of(settings)
     settings = settings.with_values(variation=variation, scales=scales)
     embedder = make_embedder(settings)
@@ -73,15 +69,11 @@ def diagnose_generator(
             targets=targets,
             progress=lambda done, of: bar.update(task, completed=done, total=of) if bar and task is not None else None,
         )
-    write_atomically(out / "diagnosis.json", json.dumps(_as_data(seen), indent=1).encode())
+    write_json(out / "diagnosis.json", _as_data(seen))
     if importlib.util.find_spec("matplotlib") is not None:
         decay_figure(out / "decay.png", seen)
         dimension_figure(out / "dimension.png", seen)
     _print(output(), out, seen)
-
-
-def _used(settings: Settings) -> set[str]:
-    return {settings.generator, settings.embedder}
 
 
 def _targets(settings: Settings, embedder: Any) -> Points:

@@ -9,8 +9,11 @@ from rich.table import Table
 
 from gape.cli.shared import errors_in_one_line, output
 from gape.errors import InputError
-from gape.weights import KNOWN, Weights, cache_folder
+from gape.settings import Settings
+from gape.weights import KNOWN, MINILM, SMOLLM2, Weights, cache_folder
 from gape.weights import fetch as fetch_weights
+
+WEIGHTS = {"embedded": SMOLLM2, "minilm": MINILM}
 
 app = typer.Typer(help="The models that run on this machine: fetched once, kept in your cache.", no_args_is_help=True)
 
@@ -36,6 +39,18 @@ def fetch(name: Annotated[str | None, typer.Argument(help="Of a model; all of th
     for weights in [KNOWN[name]] if name else KNOWN.values():
         fetch_visibly(weights, verify=True)
         output().print(f"{weights.name}: {weights.path}", markup=False)
+
+
+def models_of(settings: Settings) -> list[Weights]:
+    """Return the models that a run with these settings loads on this machine."""
+    return [WEIGHTS[name] for name in (settings.generator, settings.embedder) if name in WEIGHTS]
+
+
+def fetch_missing(settings: Settings) -> None:
+    """Fetch what these settings need and is not here."""
+    for weights in models_of(settings):
+        if not weights.fetched:
+            fetch_visibly(weights)
 
 
 def fetch_visibly(weights: Weights, *, verify: bool = False) -> None:

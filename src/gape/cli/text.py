@@ -11,16 +11,15 @@ from gape.advice import Outlook, outlook
 from gape.assembly import make_plan, read_records, resolved, unit_of, units_of
 from gape.cli.flags import takes_settings
 from gape.cli.live import watching
-from gape.cli.models import fetch_visibly
+from gape.cli.models import fetch_missing, models_of
 from gape.cli.shared import errors_in_one_line, in_words, output, print_statement, resumable
 from gape.data import Records
 from gape.parallel import cores
 from gape.plan import Plan
-from gape.settings import Settings
+from gape.settings import PRIVATE_KMEANS, Settings
 from gape.synthesize import SyntheticTexts, run_text
 from gape.synthesize import resume as resume_run
 from gape.text_folder import TextFolder, ledger_of
-from gape.weights import MINILM, SMOLLM2
 from gape.writers import describe_writer
 
 _SHOWN_TEXTS, _SHOWN_CHARACTERS = 3, 300
@@ -39,7 +38,7 @@ def plan(settings: Settings) -> None:
     expected = outlook(chosen, units_of(records), describe_writer(settings), cores=cores())
     console = output()
     _print_plan(console, settings, records, chosen, expected)
-    for remark in (*expected.remarks, *_of_ledger(settings, chosen)):
+    for remark in (*_of_separation(settings), *expected.remarks, *_of_ledger(settings, chosen)):
         console.print(f"- {remark}", markup=False)
 
 
@@ -93,13 +92,9 @@ def resume(
 
 def _fetch_models(settings: Settings) -> None:
     """Fetch what the run needs and is not here, once it is clear that the run can be."""
-    needed = {"embedded": SMOLLM2, "minilm": MINILM}
-    chosen = [each for name, each in needed.items() if name in {settings.generator, settings.embedder}]
-    if all(weights.fetched for weights in chosen):
-        return
-    resolved(settings, read_records(settings))
-    for weights in chosen:
-        fetch_visibly(weights)
+    if not all(weights.fetched for weights in models_of(settings)):
+        resolved(settings, read_records(settings))
+        fetch_missing(settings)
 
 
 def _print_plan(console: Console, settings: Settings, records: Records, chosen: Plan, expected: Outlook) -> None:
@@ -132,6 +127,15 @@ def _print_plan(console: Console, settings: Settings, records: Records, chosen: 
         table.add_row(name, value, style=None)
     console.print(table)
     console.print()
+
+
+def _of_separation(settings: Settings) -> list[str]:
+    unpaid = settings.separation == PRIVATE_KMEANS
+    return (
+        ["The separation is read off the private data: the result is NOT PRIVATE, whatever its noise."]
+        if unpaid
+        else []
+    )
 
 
 def _of_ledger(settings: Settings, chosen: Plan) -> list[str]:

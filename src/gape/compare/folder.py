@@ -15,20 +15,19 @@ and no other. A folder takes cells of one study only: others could not be compar
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import secrets
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from gape.compare.cell import Result
 from gape.compare.grid import Grid, Study
 from gape.errors import RunError
-from gape.files import read_json, write_atomically, write_json
+from gape.files import locked, read_json, write_atomically, write_json
 
 MARK = "NOT differentially private: private records scored this, under noise that can be repeated. For research only."
 
@@ -80,17 +79,9 @@ class CompareFolder:
         write_atomically(self.path / "README.md", _README.encode())
         write_atomically(self._settings, _as_toml(settings).encode())
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes out of the folder; the lock ends with the process, however that ends."""
-        with (self._cells / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise RunError(f"{self.path} is in use by another process; wait for it to end") from error
-            for unfinished in self.path.rglob(".*.tmp"):  # left by a process that was killed while writing
-                unfinished.unlink()
-            yield
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other processes out of the folder."""
+        return locked(self._cells / ".lock", self.path)
 
     def keep(self, result: Result, settings: Mapping[str, Any]) -> None:
         """Keep a finished cell, with what it was made by."""
