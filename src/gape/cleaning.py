@@ -20,7 +20,7 @@ measure by words: they do not suit languages that put no spaces between words.
 import re
 import unicodedata
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice, zip_longest
 
 _END = r"[.!?\u2026]"
@@ -31,6 +31,7 @@ _ABBREVIATION = re.compile(
     re.IGNORECASE,
 )
 _FINISHED = re.compile(rf"{_END}{_CLOSERS}*$")
+_TAIL = 32  # characters that tell how a text ends
 
 _TURN_TOKEN = re.compile(r"<\|[^<>|]{0,40}\|>|</?s>|\[/?INST\]|<</?SYS>>|<end_of_turn>|<start_of_turn>")
 _ROLE = re.compile(r"^\s*(?:assistant|user|system|human|ai|bot)[ \t]*[:\n]\s*", re.IGNORECASE)
@@ -194,7 +195,7 @@ def sentences(text: str) -> list[str]:
     """Split at the ends of sentences, not after abbreviations and initials; joined by spaces they are the text."""
     found: list[str] = []
     for piece in _BOUNDARY.split(text):
-        if found and _ABBREVIATION.search(found[-1]):
+        if found and _ABBREVIATION.search(found[-1][-_TAIL:]):
             found[-1] = f"{found[-1]} {piece}"
         elif piece.strip():
             found.append(piece.strip())
@@ -203,7 +204,7 @@ def sentences(text: str) -> list[str]:
 
 def is_finished(text: str) -> bool:
     """Whether the text ends where a sentence does."""
-    return bool(_FINISHED.search(text)) and not text.endswith("...")
+    return bool(_FINISHED.search(text[-_TAIL:])) and not text.endswith("...")
 
 
 def drop_sentences(text: str, instructions: tuple[str, ...] = ()) -> str:
@@ -211,10 +212,16 @@ def drop_sentences(text: str, instructions: tuple[str, ...] = ()) -> str:
     kept: dict[str, str] = {}
     for part in sentences(text):
         sentence = _LABEL.sub("", part)
-        wordless = len(list(islice(filter(str.isalpha, sentence), 2))) < 2
-        if not (wordless or _MADE_UP.search(sentence) or _TO_USER.search(sentence) or leaks(sentence, instructions)):
+        if belongs(sentence, instructions):
             kept.setdefault(sentence.casefold(), sentence)
     return " ".join(kept.values())
+
+
+@lru_cache(2**16)  # variations of a text share most of its sentences
+def belongs(sentence: str, instructions: tuple[str, ...] = ()) -> bool:
+    """Whether a sentence has words, nothing that a model makes up, and is not about the task."""
+    wordless = len(list(islice(filter(str.isalpha, sentence), 2))) < 2
+    return not (wordless or _MADE_UP.search(sentence) or _TO_USER.search(sentence) or leaks(sentence, instructions))
 
 
 def leaks(sentence: str, instructions: tuple[str, ...]) -> bool:

@@ -18,9 +18,20 @@ _SIDE = 960  # rows and columns of a tile: larger gains nothing, and a power of 
 _blas_limit = threading.Lock()
 
 
+# Cores that this process leaves the others alone with, where it was told to.
+_most = math.inf
+
+
 def cores() -> int:
     """Count the cores this process may use, which can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(min(allowed, _most))
+
+
+def use_at_most(count: int) -> None:
+    """Have this process work on so many cores at a time, whichever are free: for one of several side by side."""
+    global _most  # noqa: PLW0603  (it belongs to the process, as the cores do)
+    _most = count
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gape.embedders.cached import Cached
 from gape.embedders.privacy import require_private_embedding
 from gape.embedders.sentence_transformers import SentenceTransformer
 from gape.errors import InputError
@@ -81,6 +82,13 @@ class TestEmbeddings:
         assert one.batch == 1
         alone = np.concatenate([one.embed(texts(text)) for text in many(9)])
         np.testing.assert_array_equal(one.embed(texts(*many(9))), alone)
+
+    def test_candidates_alone_are_embedded_in_larger_batches(self, folder: Path) -> None:
+        one = SentenceTransformer(folder, device="cpu")
+        inside = Cached(one).embedder
+        assert isinstance(inside, SentenceTransformer)
+        assert (one.batch, inside.batch > 1, repr(inside)) == (1, True, repr(one))
+        np.testing.assert_allclose(inside.embed(texts(*many(9))), one.embed(texts(*many(9))), atol=1e-5)
 
     def test_equal_texts_get_equal_rows(self, model: SentenceTransformer) -> None:
         points = model.embed(texts(*many(6), *many(6)))

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from contracts.language_model import LanguageModelContract
 from gape.errors import InputError
-from gape.language.decoding import GrowingDecoder
+from gape.language.decoding import Batch
 from gape.language.request import LanguageModel, Request
+from gape.language.sampling import Sampling
 from gape.language.transformers import TransformersModel
 from small_model import FOLDER, MIXED, answers, model, tokens
 
@@ -55,17 +56,17 @@ class TestBatches:
 
     def test_a_batch_too_large_for_the_memory_is_halved(self, monkeypatch: pytest.MonkeyPatch) -> None:
         small = TransformersModel(FOLDER, device="cpu", batch=8)
-        whole = GrowingDecoder.next
+        whole = Batch._next
         steps = 0
 
-        def short_of_memory(decoder: GrowingDecoder, ids: Any) -> Any:
+        def short_of_memory(batch: Batch, ids: Any, mask: Any, cache: Any) -> Any:
             nonlocal steps
             steps += 1
             if len(ids) > 3 and steps > 8:  # some answers are done by then
                 raise small._torch.OutOfMemoryError("there is no more")
-            return whole(decoder, ids)
+            return whole(batch, ids, mask, cache)
 
-        monkeypatch.setattr(GrowingDecoder, "next", short_of_memory)
+        monkeypatch.setattr(Batch, "_next", short_of_memory)
         pairs = list(small.complete(MIXED))
         assert len(pairs) == len(MIXED)
         assert [completion for _, completion in sorted(pairs, key=lambda pair: pair[0])] == answers(*MIXED)
@@ -140,13 +141,14 @@ def shares(sampling: dict[str, Any], logits: list[float], temperature: float, gr
     """How often each token is sampled when the draws are spread evenly over [0, 1)."""
     import torch  # noqa: PLC0415  (heavy)
 
-    sampler = TransformersModel(FOLDER, device="cpu", **sampling)
-    sampled = sampler._sample(
+    sampled, finite = Sampling(**sampling)(
+        torch,
         torch.tensor([logits] * grid),
         torch.full((grid,), temperature, dtype=torch.double),
-        torch.arange(grid, dtype=torch.double) / grid,
+        torch.arange(grid, dtype=torch.double)[:, None] / grid,
     )
     assert sampled.shape == (grid, 1)
+    assert finite.all()
     return np.bincount(sampled[:, 0].numpy(), minlength=len(logits)) / grid
 
 
@@ -177,9 +179,12 @@ class TestSampling:
         found = shares({**UNFILTERED, "top_k": 1}, [1.0, 0.0, 3.0, 2.0], 1.0)
         np.testing.assert_array_equal(found, [0, 0, 1, 0])
 
-    def test_values_that_are_not_finite_are_refused(self) -> None:
+    @pytest.mark.parametrize("wrong", [np.nan, np.inf])
+    def test_values_that_are_not_finite_are_refused(self, wrong: float) -> None:
+        broken = TransformersModel(FOLDER, device="cpu")
+        broken._model.model.norm.weight.data.fill_(wrong)
         with pytest.raises(InputError, match="not finite; load it in bfloat16 or float32"):
-            shares(UNFILTERED, [1.0, float("nan")], 1.0)
+            answers(*MIXED, by=broken)
 
 
 class TestName:

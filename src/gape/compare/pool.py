@@ -21,7 +21,8 @@ from gape.compare.cell import Result, Split, run_cell
 from gape.compare.grid import Cell, Grid, Study
 from gape.compare.shared import RemoteEmbedder, RemoteModel, SharedPoints
 from gape.errors import GapeError, RunError
-from gape.language.request import LanguageModel
+from gape.language.request import Completion, LanguageModel, Request
+from gape.parallel import use_at_most
 from gape.protocols import Embedder, Generator
 from gape.types import Points
 
@@ -114,7 +115,6 @@ class _Job:
     study: Study
     build: Builder
     model: tuple[str, bool] | None  # name, and whether it can continue
-    core: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +128,11 @@ def _workers(jobs: int, points: SharedPoints, grid: Grid, study: Study, parts: P
     """Start workers, and end them whatever happens."""
     context = get_context("spawn")  # a fork would copy threads' locks without their threads
     model = None if parts.model is None else (parts.model.name, parts.model.can_continue)
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     workers: list[_Worker] = []
     try:
-        for place in range(jobs):
+        for _ in range(jobs):
             here, there = context.Pipe()
-            job = _Job(
-                points, parts.units, grid, study, parts.build, model, cores[place % len(cores)] if cores else None
-            )
+            job = _Job(points, parts.units, grid, study, parts.build, model)
             process = context.Process(target=_work, args=(there, job), daemon=True)
             process.start()
             there.close()  # so that the end of the worker is the end of the connection
@@ -171,6 +168,7 @@ class _Office:
         for connection in self._workers:
             self._give(connection, waiting)
         while self._busy:
+            asked: dict[Connection, list[Request]] = {}  # of the model, which answers many as fast as few
             for ready in wait(list(self._busy)):
                 connection = cast("Connection", ready)  # wait gives back what it got
                 kind, content = self._heard(connection)
@@ -178,8 +176,14 @@ class _Office:
                     self._keep(content)
                     del self._busy[connection]
                     self._give(connection, waiting)
-                else:
-                    self._answer(connection, kind, content)
+                elif kind == "round":
+                    self._told(self._busy[connection], content)
+                elif kind == "embed":
+                    connection.send(self._parts.embedder.embed(content))
+                else:  # complete
+                    asked[connection] = content
+            if asked:
+                self._complete(asked)
 
     def _give(self, connection: Connection, waiting: deque[Cell]) -> None:
         if waiting:
@@ -200,21 +204,23 @@ class _Office:
             raise content
         return kind, content
 
-    def _answer(self, connection: Connection, kind: str, content: Any) -> None:
-        if kind == "round":
-            self._told(self._busy[connection], content)
-        elif kind == "embed":
-            connection.send(self._parts.embedder.embed(content))
-        elif self._parts.model is not None:  # complete
-            connection.send(list(self._parts.model.complete(content)))
+    def _complete(self, asked: dict[Connection, list[Request]]) -> None:
+        """Have the model answer the requests of several workers at once."""
+        model = cast(LanguageModel, self._parts.model)  # without one nobody asks
+        owners = [(connection, place) for connection, requests in asked.items() for place in range(len(requests))]
+        answers: dict[Connection, list[tuple[int, Completion]]] = {connection: [] for connection in asked}
+        for index, completion in model.complete([request for requests in asked.values() for request in requests]):
+            connection, place = owners[index]
+            answers[connection].append((place, completion))
+        for connection, found in answers.items():
+            connection.send(found)
 
 
 def _work(parent: Connection, job: _Job) -> None:
     """Run the cells that the parent gives, one after the other, on one core."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's to handle
     _end_with_parent()
-    if job.core is not None:
-        os.sched_setaffinity(0, {job.core})  # thread pools of one's own are as large as this
+    use_at_most(1)
     model = None if job.model is None else RemoteModel(parent, job.model[0], can_continue=job.model[1])
     with threadpool_limits(1), suppress(EOFError, ConnectionError):
         try:

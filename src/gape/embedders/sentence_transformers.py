@@ -1,5 +1,6 @@
 """Any sentence embedder of the sentence-transformers library, on this machine's processor or GPU."""
 
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import numpy as np
 from gape.errors import InputError
 from gape.language.transformers import weights_digest
 from gape.types import Points, Samples
+
+_PUBLIC = 256  # texts at once where none is private
 
 
 class SentenceTransformer:
@@ -45,6 +48,12 @@ class SentenceTransformer:
 
     def __repr__(self) -> str:
         return f"SentenceTransformer(weights={self._weights}, max_tokens={self._model.max_seq_length})"
+
+    def for_public_texts(self) -> "SentenceTransformer":
+        """Return the same model with batches that a GPU is fast with."""
+        other = copy(self)
+        other.batch = max(self.batch, _PUBLIC)
+        return other
 
     def embed(self, samples: Samples) -> Points:
         """Embed texts, (n,), as float32 rows of length 1, (n, d); a row that the model makes zero stays so."""

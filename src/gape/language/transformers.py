@@ -3,34 +3,23 @@
 import hashlib
 import inspect
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gape.errors import InputError
-from gape.language.decoding import make_decoder
+from gape.language.decoding import Batch
 from gape.language.request import Completion, Request
+from gape.language.row import Row
+from gape.language.sampling import Sampling
+from gape.language.slots import Slots, is_plain
 
-_BATCHES = {"cpu": 32, "cuda": 4096}  # a processor gains little by more; a GPU is as fast for a thousand as for one
-_COLDEST = 1e-9  # at this temperature the likeliest token has all the probability
-_SEEDS = 2**64
+_BATCHES = {"cpu": 32, "cuda": 2048}  # a processor gains little by more; a GPU is as fast for hundreds as for one
+_SIZES = (64, 256, 1024)  # slots, where a batch has more of them than there are requests
 _SAMPLED = 1024  # values of each tensor that tell a model from another
 # What chat templates may ask for: no thinking, which would use up the tokens, and one date, not that of the day.
 _TEMPLATE = {"enable_thinking": False, "date_string": "26 Jul 2024"}
-
-
-@dataclass
-class _Row:
-    """A request being answered."""
-
-    place: int
-    request: Request
-    prompt: list[int]
-    limit: int  # tokens that it may write
-    tokens: list[int] = field(default_factory=list)
-    done: bool = False
 
 
 class TransformersModel:
@@ -82,7 +71,7 @@ class TransformersModel:
         kind = self._device.partition(":")[0]
         dtype = dtype or ("bfloat16" if kind == "cuda" else "float32")
         self._batch = batch or _BATCHES.get(kind, 32)
-        self._system, self._top_k, self._top_p, self._min_p = system, top_k, top_p, min_p
+        self._system, self._sampling = system, Sampling(top_k, top_p, min_p)
         folder, file = (Path(model).parent, Path(model).name) if str(model).endswith(".gguf") else (model, None)
         try:
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=file)
@@ -95,7 +84,10 @@ class TransformersModel:
                 f"transformers cannot load {model} in {dtype} on {self._device} ({reason}); name a folder, a .gguf "
                 "file or a model of the hub that is a causal language model, and a system prompt only if it takes one"
             ) from error
-        self._accepted = set(inspect.signature(self._model.forward).parameters)
+        accepted = set(inspect.signature(self._model.forward).parameters)
+        self._side_by_side = Batch(torch, transformers, self._model, accepted, self._sampling)
+        self._in_slots = kind == "cuda" and is_plain(transformers, self._model, accepted)
+        self._slots: dict[int, Slots] = {}  # by their number
         self._context = getattr(self._model.config.get_text_config(), "max_position_embeddings", None) or np.inf
         ends = self._model.generation_config.eos_token_id
         self._ends = {self._tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
@@ -113,15 +105,20 @@ class TransformersModel:
         rows = sorted(self._rows(requests), key=lambda row: (row.limit, len(row.prompt)), reverse=True)
         while rows:
             try:
-                for row in self._write(rows[: self._batch]):
+                for row in self._write(rows):
                     yield row.place, self._read(row)
             except self._torch.OutOfMemoryError:
                 if self._batch == 1:
                     raise
+                self._slots.clear()
                 self._batch = max(1, min(self._batch, len(rows)) // 2)
+            except FloatingPointError as error:
+                raise InputError(
+                    f"{self._name} computes values that are not finite; load it in bfloat16 or float32"
+                ) from error
             rows = [row for row in rows if not row.done]
 
-    def _rows(self, requests: Sequence[Request]) -> Iterator[_Row]:
+    def _rows(self, requests: Sequence[Request]) -> Iterator[Row]:
         # Half a surrogate pair, which broken files contain, is no character that the tokenizer would take.
         texts = [self._chat(request).encode(errors="replace").decode() for request in requests]
         special = not self._tokenizer.chat_template  # which has its own
@@ -129,7 +126,7 @@ class TransformersModel:
         for place, (request, prompt) in enumerate(zip(requests, prompts, strict=True)):
             limit = int(min(request.max_tokens, self._context - len(prompt)))
             if prompt and limit > 0:
-                yield _Row(place, request, prompt, limit)
+                yield Row(place, request, prompt, limit)
 
     def _chat(self, request: Request) -> str:
         """The model's own chat template for one turn of the user, and what the answer begins with."""
@@ -141,7 +138,7 @@ class TransformersModel:
         chat = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **_TEMPLATE)
         return f"{chat}{opening}"
 
-    def _read(self, row: _Row) -> Completion:
+    def _read(self, row: Row) -> Completion:
         finished = row.tokens[-1] in self._ends
         # Decoded behind the last token of the prompt: by itself, many a tokenizer drops an answer's first space.
         before, both = (
@@ -153,55 +150,19 @@ class TransformersModel:
             text = text.removeprefix(" ")
         return Completion(text, len(row.prompt), len(row.tokens), finished)
 
-    def _write(self, rows: list[_Row]) -> Iterator[_Row]:
-        """Write the answers of a batch side by side, yielding a row, and making room, as soon as it is done."""
-        torch = self._torch
-        width, steps = max(len(row.prompt) for row in rows), max(row.limit for row in rows)
-        ids = torch.zeros((len(rows), width), dtype=torch.long)
-        mask = torch.zeros((len(rows), width), dtype=torch.long)
-        draws = torch.zeros((len(rows), steps), dtype=torch.double)
-        for i, row in enumerate(rows):
-            row.tokens.clear()
-            ids[i, width - len(row.prompt) :] = torch.tensor(row.prompt)
-            mask[i, width - len(row.prompt) :] = 1
-            numbers = np.random.default_rng(row.request.seed % _SEEDS).random(row.limit)
-            draws[i, : row.limit] = torch.from_numpy(numbers)
-        temperatures = torch.tensor([max(row.request.temperature, _COLDEST) for row in rows], dtype=torch.double)
-        ids, mask, draws, temperatures = (each.to(self._device) for each in (ids, mask, draws, temperatures))
-        decoder = make_decoder(torch, self._transformers, self._model, self._accepted, width + steps)
-        logits = decoder.first(ids, mask)
-        for step in range(steps):
-            ids = self._sample(logits, temperatures, draws[:, step])  # (n, 1)
-            for row, token in zip(rows, ids[:, 0].tolist(), strict=True):
-                if not row.done:
-                    row.tokens.append(token)
-                    row.done = token in self._ends or len(row.tokens) == row.limit
-                    if row.done:
-                        yield row
-            going = [i for i, row in enumerate(rows) if not row.done]
-            if not going:
-                break
-            if len(going) < len(rows) and len(going) <= decoder.crowd * len(rows):
-                rows, keep = [rows[i] for i in going], torch.tensor(going, device=self._device)
-                ids, draws, temperatures = (each[keep] for each in (ids, draws, temperatures))
-                decoder.keep(keep)
-            logits = decoder.next(ids)
-
-    def _sample(self, logits: Any, temperatures: Any, draws: Any) -> Any:
-        """One token for every row, (n, 1): where its draw, uniform on [0, 1), falls among the probabilities."""
-        kept = min(self._top_k or logits.shape[1], logits.shape[1])
-        values, tokens = logits.topk(kept)  # likeliest first
-        values = values.double()
-        chances = values.softmax(1)
-        out = (chances.cumsum(1) - chances >= self._top_p) | (chances < self._min_p * chances[:, :1])
-        tempered = ((values - values[:, :1]) / temperatures[:, None]).masked_fill(out, -self._torch.inf).softmax(1)
-        if tempered.isnan().any():
-            raise InputError(f"{self._name} computes values that are not finite; load it in bfloat16 or float32")
-        # In the order of the vocabulary: that of equal or almost equal chances is a matter of rounding.
-        tokens, order = tokens.sort(1)
-        sums = tempered.gather(1, order).cumsum(1)
-        wanted = (1 - draws[:, None]) * sums[:, -1:]  # above 0, so a token without a chance is never the first
-        return tokens.gather(1, self._torch.searchsorted(sums, wanted))
+    def _write(self, rows: list[Row]) -> Iterator[Row]:
+        """Write the answers of the next rows: of all of them through slots, else of a batch."""
+        if not self._in_slots:
+            yield from self._side_by_side.write(rows[: self._batch], self._ends)
+            return
+        count = next((size for size in _SIZES if len(rows) <= size < self._batch), self._batch)
+        room = max(len(row.prompt) + row.limit for row in rows)
+        if count in self._slots and self._slots[count].room < room:
+            del self._slots[count]  # first, for its memory is needed
+        if count not in self._slots:
+            parts = (self._torch, self._transformers, self._model, self._sampling, self._ends)
+            self._slots[count] = Slots(*parts, count, room)
+        yield from self._slots[count].write(rows)
 
 
 def weights_digest(model: Any, also: str = "") -> str:

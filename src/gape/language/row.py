@@ -1,0 +1,32 @@
+"""A request being answered by a model that is run token by token."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gape.language.request import Request
+from gape.types import Floats
+
+_SEEDS = 2**64
+_COLDEST = 1e-9  # at this temperature the likeliest token has all the probability
+
+
+@dataclass
+class Row:
+    """A request, its prompt in tokens, and what is written so far."""
+
+    place: int
+    request: Request
+    prompt: list[int]
+    limit: int  # tokens that it may write
+    tokens: list[int] = field(default_factory=list)
+    done: bool = False
+
+    @property
+    def temperature(self) -> float:
+        """The temperature, above 0."""
+        return max(self.request.temperature, _COLDEST)
+
+    def draws(self) -> Floats:
+        """Its own random numbers, uniform on [0, 1), one for each token it may write."""
+        return np.random.default_rng(self.request.seed % _SEEDS).random(self.limit)

@@ -1,0 +1,212 @@
+"""Many answers at once on a GPU: a fixed number of slots, each with its own answer, refilled as answers end.
+
+On a GPU a step of a small model costs little beside what surrounds it: hundreds of launches, a word to the host after
+every token, rows that are done but still computed, a cache that is copied to grow. Here a step, sampling included, is
+recorded once and repeated; the host looks on every few steps, takes what is done, and gives its slot to the next
+request. The shape of a step never changes, so an answer does not depend on its company but for how its prompt was read.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gape.language.attention import NAME, attend_to_slots
+from gape.language.row import Row
+from gape.language.sampling import Sampling
+
+_STRIDE = 8  # steps between two looks: an answer that ends waits for half of them on average
+_REFILLED = 16  # slots are given away when one in so many is free
+_READ = 2**16  # tokens of prompts that are read at once
+_STEP = 128  # room is had in such steps, so that slots serve many calls
+
+
+def is_plain(transformers: Any, model: Any, accepted: set[str]) -> bool:
+    """Whether every layer of a model attends to all earlier tokens through the library's usual attention."""
+    layers = transformers.DynamicCache(config=model.config).layers
+    usual = model.config.get_text_config()._attn_implementation in {"sdpa", NAME}
+    return usual and "position_ids" in accepted and all(type(layer).__name__ == "DynamicLayer" for layer in layers)
+
+
+class Slots:
+    """`count` answers of up to `room` tokens each, prompts included, of which up to `longest` are written."""
+
+    def __init__(
+        self, torch: Any, transformers: Any, model: Any, sampling: Sampling, ends: set[int], count: int, room: int
+    ) -> None:
+        """Take a plain model whose attention becomes that of slots."""
+        self._torch, self._model, self._sampling = torch, model, sampling
+        self.count, self.room = count, -(-room // _STEP) * _STEP
+        attend_to_slots(torch, transformers, model)
+        self._cache, self._layers = _fixed_cache(torch, transformers, model, count, self.room)
+
+        def zeros(*shape: int, dtype: Any = torch.long) -> Any:
+            return torch.zeros(shape, dtype=dtype, device=model.device)
+
+        self._ends = torch.tensor(sorted(ends), device=model.device)
+        self._ids = zeros(count, 1)  # the token to be read next
+        self._place = zeros(count)  # where in the cache it goes
+        self._written = zeros(count)  # tokens
+        self._limit = zeros(count)
+        self._going = zeros(count, dtype=torch.bool)
+        self._finite = torch.ones(count, dtype=torch.bool, device=model.device)
+        self._temperature = torch.ones(count, dtype=torch.double, device=model.device)
+        self._draws = zeros(count, self.room, dtype=torch.double)
+        self._tokens = zeros(count, self.room + 1)  # the last column takes what slots write that are done
+        self._repeat: Callable[[], None] | None = None
+
+    def write(self, rows: Sequence[Row]) -> Iterator[Row]:
+        """Write the answers of all rows, yielding each soon after it is done."""
+        waiting = list(reversed(rows))
+        held: dict[int, Row] = {}
+        self._going.zero_()
+        while waiting or held:
+            free = [slot for slot in range(self.count) if slot not in held]
+            if waiting and (len(free) * _REFILLED >= self.count):
+                held |= self._fill(free, waiting)
+            for _ in range(_STRIDE):
+                self._step()
+            going = self._going.tolist()
+            ended = [slot for slot in held if not going[slot]]
+            if ended:
+                yield from self._take(ended, held)
+
+    def _take(self, ended: list[int], held: dict[int, Row]) -> Iterator[Row]:
+        """Read what the slots that are done have written, and free them."""
+        torch = self._torch
+        if not self._finite.all():
+            raise FloatingPointError
+        chosen = torch.tensor(ended, device=self._model.device)
+        lengths = self._written[chosen].tolist()
+        tokens = self._tokens[chosen, : max(lengths)].cpu().numpy()
+        for slot, length, each in zip(ended, lengths, tokens, strict=True):
+            row = held.pop(slot)
+            row.tokens, row.done = each[:length].tolist(), True
+            yield row
+
+    def _fill(self, free: list[int], waiting: list[Row]) -> dict[int, Row]:
+        """Give free slots to waiting rows, and read their prompts but for the last token, which a step reads."""
+        torch, device = self._torch, self._model.device
+        rows = [waiting.pop() for _ in range(min(len(free), len(waiting)))]
+        slots = torch.tensor(free[: len(rows)], device=device)
+
+        def put(to: Any, values: Any) -> None:
+            to[slots] = torch.tensor(values, dtype=to.dtype).to(device)
+
+        put(self._ids, [[row.prompt[-1]] for row in rows])
+        put(self._place, [len(row.prompt) - 1 for row in rows])
+        put(self._written, [0] * len(rows))
+        put(self._limit, [row.limit for row in rows])
+        put(self._going, [True] * len(rows))
+        put(self._temperature, [row.temperature for row in rows])
+        draws = np.zeros((len(rows), self.room))
+        for drawn, row in zip(draws, rows, strict=True):
+            drawn[: row.limit] = row.draws()
+        put(self._draws, draws)
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i].prompt))
+        while order:
+            width = len(rows[order[-1]].prompt) - 1
+            share = [order.pop() for _ in range(min(len(order), max(1, _READ // max(width, 1))))]
+            if width:
+                self._read([rows[i].prompt[:-1] for i in share], slots[share], width)
+        return dict(zip(free, rows, strict=False))
+
+    def _read(self, prompts: list[list[int]], slots: Any, width: int) -> None:
+        """Read prompts into their slots. They are padded behind, where no token of theirs looks."""
+        torch, device = self._torch, self._model.device
+        padded = np.zeros((len(prompts), width), dtype=np.int64)
+        for line, prompt in zip(padded, prompts, strict=True):
+            line[: len(prompt)] = prompt
+        self._layers.slots = slots
+        positions = torch.arange(width, device=device).expand(len(prompts), width)
+        self._forward(torch.from_numpy(padded).to(device), positions, slots[:, None, None, None])
+        self._layers.slots = None
+
+    def _step(self) -> None:
+        """Read one token and write the next in every slot, as recorded where it can be."""
+        if self._repeat is None:
+            self._advance()  # warms everything up, and is a step
+            self._repeat = record(self._torch, self._advance) if self._ids.is_cuda else self._advance
+        else:
+            self._repeat()
+
+    def _advance(self) -> None:
+        torch, going = self._torch, self._going
+        self._layers.place = self._place
+        lengths = torch.where(going, self._place + 1, 1)
+        logits = self._forward(self._ids, self._place[:, None], lengths[:, None, None, None])
+        draws = self._draws.gather(1, self._written[:, None].clamp(max=self.room - 1))
+        tokens, finite = self._sampling(torch, logits, self._temperature, draws)
+        self._finite &= finite | ~going
+        column = torch.where(going, self._written, self.room)
+        self._tokens.scatter_(1, column[:, None], tokens)
+        self._ids.copy_(torch.where(going[:, None], tokens, self._ids))
+        self._place += going
+        self._written += going
+        self._going &= ~torch.isin(tokens[:, 0], self._ends) & (self._written < self._limit)
+
+    def _forward(self, ids: Any, positions: Any, lengths: Any) -> Any:
+        # A mask of four dimensions goes through the library untouched: here it says how far each row reads.
+        with self._torch.inference_mode():
+            return self._model(
+                input_ids=ids,
+                attention_mask=lengths,
+                position_ids=positions,
+                past_key_values=self._cache,
+                use_cache=True,
+                logits_to_keep=1,
+            ).logits[:, -1]
+
+
+def record(torch: Any, step: Callable[[], None]) -> Callable[[], None]:
+    """Record a step as a CUDA graph and return what repeats it; the step itself for what cannot be recorded."""
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.inference_mode(), torch.cuda.graph(graph):
+            step()
+    except RuntimeError:  # it asks the GPU for a value on the way, and would have to wait for it
+        torch.cuda.synchronize()
+        return step
+    repeat: Callable[[], None] = graph.replay
+    return repeat
+
+
+class _Layers:
+    """Where the layers of a cache put what comes: into some `slots` from the front, or at each slot's `place`."""
+
+    def __init__(self) -> None:
+        self.slots: Any = None
+        self.place: Any = None
+
+
+def _fixed_cache(torch: Any, transformers: Any, model: Any, count: int, room: int) -> tuple[Any, _Layers]:
+    where = _Layers()
+    base = transformers.cache_utils.DynamicLayer
+
+    class SlotLayer(base):  # type: ignore[misc, valid-type]
+        def lazy_initialization(self, key_states: Any, value_states: Any) -> None:
+            self.dtype, self.device = key_states.dtype, key_states.device
+            self.keys, self.values = (
+                each.new_zeros((count, each.shape[1], room, each.shape[3])) for each in (key_states, value_states)
+            )
+            self._all = torch.arange(count, device=self.device)
+            self.is_initialized = True
+
+        def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
+            if not self.is_initialized:
+                self.lazy_initialization(key_states, value_states)
+            if where.slots is not None:
+                width = key_states.shape[2]
+                self.keys[where.slots, :, :width] = key_states
+                self.values[where.slots, :, :width] = value_states
+                return key_states, value_states
+            self.keys[self._all, :, where.place] = key_states[:, :, 0]
+            self.values[self._all, :, where.place] = value_states[:, :, 0]
+            return self.keys, self.values
+
+        def get_seq_length(self) -> int:
+            return 0
+
+    cache = transformers.DynamicCache(config=model.config)
+    cache.layers = [SlotLayer() for _ in cache.layers]
+    return cache, where
