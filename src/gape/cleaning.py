@@ -25,7 +25,7 @@ from itertools import islice, zip_longest
 
 _END = r"[.!?\u2026]"
 _CLOSERS = r"[\"'\u201d\u2019)\]]"
-_BOUNDARY = re.compile(rf"(?:(?<={_END})|(?<={_END}{_CLOSERS}))\s+(?=[^\sa-z])")
+_BOUNDARY = re.compile(rf"({_END}{_CLOSERS}?)\s+(?=[^\sa-z])")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Za-z]|Dr|Mr|Mrs|Ms|Prof|St|vs|etc|al|Fig|Figs|No|Nos|Vol|approx|ca|cf|resp|Inc|Ltd|Jr|Sr|e\.g|i\.e)\.)$",
     re.IGNORECASE,
@@ -40,6 +40,7 @@ _MARKDOWN = re.compile(
     r"\*\*|__|(?<!\S)\*(?=\w)|(?<=\w)\*(?!\S)|^\s*#{1,6}\s+|^\s*[-*\u2022]\s+|^\s*(?:-{3,}|\*{3,}|_{3,})\s*$|```",
     re.MULTILINE,
 )
+_MARKS = frozenset("*_#`")
 _HEADING_WORDS = 14
 _ANSWER = r"(?:abstract|answer|example|paraphrase|paragraph|post|review|rewrite|sample|sentences?|text|title|version)"
 _PREAMBLE = re.compile(
@@ -49,6 +50,7 @@ _PREAMBLE = re.compile(
     r"|^\s*(?:sure|certainly|of course|absolutely)(?: thing)?[!.]\s+(?=[A-Z\"])",
     re.IGNORECASE,
 )
+_EAGER = ("sure", "certainly", "of course", "absolutely")
 _LABEL = re.compile(
     r"^\s*(?:(?:the )?(?:rephrased|revised|rewritten|final|sample|example|customer|reddit|medical|short)\s+)*"
     r"(?:abstract|summary|answer|response|output|text|version|review|(?:post )?title|post|paragraph|sentences?)\s*:\s+",
@@ -152,7 +154,8 @@ def strip_markdown(text: str) -> str:
     """Keep what a fence holds, and take out headings, bullets, rules and emphasis."""
     if fenced := _FENCE.match(text):
         text = fenced[1]
-    return _MARKDOWN.sub("", text)
+    marked = "\n" in text or not _MARKS.isdisjoint(text) or text.lstrip().startswith(("-", "\u2022"))
+    return _MARKDOWN.sub("", text) if marked else text
 
 
 def strip_headings(text: str) -> str:
@@ -172,7 +175,8 @@ def strip_headings(text: str) -> str:
 
 def strip_preamble(text: str) -> str:
     """Take off all up to "here is the revised version:", and a label such as "Abstract:"."""
-    rest = _PREAMBLE.split(text)[-1]
+    eager = text.lstrip()[:12].casefold().startswith(_EAGER)
+    rest = _PREAMBLE.split(text)[-1] if eager or ":" in text or "\n" in text else text  # there is none without these
     return _LABEL.sub("", rest if rest.strip() else text)
 
 
@@ -194,7 +198,10 @@ def collapse(text: str) -> str:
 def sentences(text: str) -> list[str]:
     """Split at the ends of sentences, not after abbreviations and initials; joined by spaces they are the text."""
     found: list[str] = []
-    for piece in _BOUNDARY.split(text):
+    start = 0
+    for boundary in (*_BOUNDARY.finditer(text), None):
+        piece = text[start : boundary.end(1) if boundary else None]
+        start = boundary.end() if boundary else start
         if found and _ABBREVIATION.search(found[-1][-_TAIL:]):
             found[-1] = f"{found[-1]} {piece}"
         elif piece.strip():

@@ -59,6 +59,7 @@ class Slots:
         """Write the answers of all rows, yielding each soon after it is done."""
         waiting = list(reversed(rows))
         held: dict[int, Row] = {}
+        ended: list[Row] = []
         self._going.zero_()
         while waiting or held:
             free = [slot for slot in range(self.count) if slot not in held]
@@ -66,23 +67,25 @@ class Slots:
                 held |= self._fill(free, waiting)
             for _ in range(_STRIDE):
                 self._step()
+            yield from _done(ended)  # whoever takes these works while the GPU does
             going = self._going.tolist()
-            ended = [slot for slot in held if not going[slot]]
-            if ended:
-                yield from self._take(ended, held)
+            ended = self._take([slot for slot in held if not going[slot]], held)
+        yield from _done(ended)
 
-    def _take(self, ended: list[int], held: dict[int, Row]) -> Iterator[Row]:
+    def _take(self, ended: list[int], held: dict[int, Row]) -> list[Row]:
         """Read what the slots that are done have written, and free them."""
+        if not ended:
+            return []
         torch = self._torch
         if not self._finite.all():
             raise FloatingPointError
         chosen = torch.tensor(ended, device=self._model.device)
         lengths = self._written[chosen].tolist()
         tokens = self._tokens[chosen, : max(lengths)].cpu().numpy()
-        for slot, length, each in zip(ended, lengths, tokens, strict=True):
-            row = held.pop(slot)
-            row.tokens, row.done = each[:length].tolist(), True
-            yield row
+        rows = [held.pop(slot) for slot in ended]
+        for row, length, each in zip(rows, lengths, tokens, strict=True):
+            row.tokens = each[:length].tolist()
+        return rows
 
     def _fill(self, free: list[int], waiting: list[Row]) -> dict[int, Row]:
         """Give free slots to waiting rows, and read their prompts but for the last token, which a step reads."""
@@ -156,6 +159,13 @@ class Slots:
                 use_cache=True,
                 logits_to_keep=1,
             ).logits[:, -1]
+
+
+def _done(rows: list[Row]) -> Iterator[Row]:
+    """Give rows away; only what has been given away is done, should memory run short meanwhile."""
+    for row in rows:
+        row.done = True
+        yield row
 
 
 def record(torch: Any, step: Callable[[], None]) -> Callable[[], None]:
