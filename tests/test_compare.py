@@ -4,12 +4,13 @@ import csv
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,19 @@ from scipy.stats import ttest_rel
 
 import faulty_server
 from faulty_server import FaultyServer
-from gape.compare import Cell, Comparison, Grid, Method, Moment, Parts, Study, by_voters, compare, held_out
+from gape.compare import (
+    Cell,
+    Comparison,
+    Grid,
+    Method,
+    Moment,
+    Parts,
+    Study,
+    by_voters,
+    compare,
+    held_out,
+    read_comparison,
+)
 from gape.compare.cell import Result, Score, Split, Turn
 from gape.compare.results import Estimate
 from gape.compare.shared import SharedPoints
@@ -150,6 +163,33 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Comparison]:
     """The grid, run in this process without interruption."""
     folder = tmp_path_factory.mktemp("compare") / "whole"
     return folder, run_grid(folder)
+
+
+class TestReading:
+    def test_a_folder_is_read_without_running_anything(self, whole: tuple[Path, Comparison], tmp_path: Path) -> None:
+        copied = tmp_path / "copied"
+        shutil.copytree(whole[0], copied)
+        table = (copied / "table.md").read_text()
+        (copied / "table.md").unlink()
+        found = read_comparison(copied)
+        assert found.study.common() == whole[1].study.common()  # epsilon and seed of its plan are those of a cell
+        assert replace(found, study=whole[1].study) == whole[1]
+        assert (copied / "table.md").read_text() == table
+
+    def test_cells_that_were_brought_count_and_missing_ones_are_left_out(
+        self, whole: tuple[Path, Comparison], tmp_path: Path
+    ) -> None:
+        copied = tmp_path / "copied"
+        shutil.copytree(whole[0], copied)
+        for path in (copied / "cells").glob("subsamplepe--*"):
+            path.unlink()
+        found = read_comparison(copied)
+        assert found.methods == ("gape", "augpe")
+        assert found.results == tuple(each for each in whole[1].results if each.cell.method != "subsamplepe")
+
+    def test_what_is_no_comparison_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(RunError, match="is not the folder of a comparison"):
+            read_comparison(tmp_path)
 
 
 class TestCells:

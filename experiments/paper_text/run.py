@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gape.compare import Moment
+from gape.compare import Moment, read_comparison
 from gape.compare.texts import Scoring, compare_texts
 from gape.data import load_texts
 from gape.settings import Settings
@@ -65,7 +65,10 @@ def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset", choices=tuple(DATASETS))
-    parser.add_argument("--private", required=True)
+    parser.add_argument("--private")
+    parser.add_argument(
+        "--draw", action="store_true", help="make table and figure of what is in --out, and run nothing"
+    )
     parser.add_argument("--generator", default="embedded")
     parser.add_argument("--embedder", default="minilm")
     parser.add_argument("--corpus-text", help="column of the texts of a corpus")
@@ -80,6 +83,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
+    if asked.draw:
+        read_comparison(asked.out)
+        return
     data = DATASETS[asked.dataset]
     settings = Settings(
         generator=asked.generator,

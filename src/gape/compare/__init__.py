@@ -40,6 +40,7 @@ __all__ = [
     "by_voters",
     "compare",
     "held_out",
+    "read_comparison",
 ]
 
 
@@ -80,7 +81,15 @@ def compare(
         missing = [cell for cell in grid.cells() if cell not in done]
         if missing:
             _run(on_disk, grid, study, parts, missing, jobs, progress or (lambda _: None))
-        return _written(on_disk, grid, study)
+        return _written(on_disk, study, [each.name for each in grid.methods])
+
+
+def read_comparison(folder: str | Path) -> Comparison:
+    """Write tables and figure of what is in a folder anew, cells from elsewhere included, and run nothing."""
+    on_disk = CompareFolder(folder)
+    study, methods = on_disk.study()
+    with on_disk.locked():
+        return _written(on_disk, study, methods)
 
 
 def _run(
@@ -118,10 +127,9 @@ def _run(
         run_cells(missing, grid, study, made, jobs, keep, told)
 
 
-def _written(on_disk: CompareFolder, grid: Grid, study: Study) -> Comparison:
+def _written(on_disk: CompareFolder, study: Study, asked: list[str]) -> Comparison:
     """Write tables and figure of everything in the folder; without matplotlib, the tables."""
     finished = on_disk.finished()
-    asked = [each.name for each in grid.methods]
     others = sorted({result.cell.method for result, _ in finished} - {*asked, REAL})
     comparison = Comparison.of(study, [result for result, _ in finished], [*asked, *others])
     write_results(on_disk.path / "results", finished)

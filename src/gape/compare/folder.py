@@ -79,6 +79,18 @@ class CompareFolder:
         write_atomically(self.path / "README.md", _README.encode())
         write_atomically(self._settings, _as_toml(settings).encode())
 
+    def study(self) -> tuple[Study, list[str]]:
+        """Return the study that the folder was taken for, and its methods in the order they were asked for."""
+        stored = self._stored()
+        if stored is None:
+            raise RunError(f"{self.path} is not the folder of a comparison; name one that `gape compare` has made")
+        try:
+            return Study.of_common(stored["common"]), list(stored["grid"]["methods"])
+        except (KeyError, TypeError, ValueError):
+            raise RunError(
+                f"{self._settings} does not say what its cells have in common; restore it from a copy"
+            ) from None
+
     def locked(self) -> AbstractContextManager[None]:
         """Keep other processes out of the folder."""
         return locked(self._cells / ".lock", self.path)

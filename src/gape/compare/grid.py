@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from gape.errors import InputError
@@ -122,6 +122,14 @@ class Study:
     def plan_of(self, cell: Cell, method: Method) -> Plan:
         """Return the plan of a cell; its noise follows from its epsilon."""
         return replace(self.plan, **method.changes, epsilon=cell.epsilon, seed=cell.seed, sigma=-1.0)
+
+    @classmethod
+    def of_common(cls, values: Mapping[str, Any]) -> Study:
+        """Read what `common` gave."""
+        plan = {each.name: values[each.name] for each in fields(Plan) if each.name not in _OF_A_CELL}
+        own = {name: values[name] for name in ("held_out", "scored", "k", "blur")}
+        described = {name: str(value) for name, value in values.items() if name not in {*plan, *own}}
+        return cls(Plan(epsilon=math.inf, **plan), **own, described=described)
 
     def common(self) -> dict[str, Any]:
         """Everything that cells must share to be compared, as plain values."""
