@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("dataset", choices=tuple(DATASETS))
     parser.add_argument("--private")
     parser.add_argument(
-        "--draw", action="store_true", help="make table and figure of what is in --out, and run nothing"
+        "--draw", action="store_true", help="make table and figure of what is in --out alone"
     )
     parser.add_argument("--generator", default="embedded")
     parser.add_argument("--embedder", default="minilm")

@@ -1,6 +1,8 @@
-"""Cores, and work on all of them at once: in blocks, each on a thread of its own, with BLAS kept to one."""
+"""What there is to compute on: cores, all of them at once in blocks of work, and a GPU."""
 
+import ctypes
 import functools
+import importlib
 import itertools
 import math
 import os
@@ -10,6 +12,8 @@ from contextlib import contextmanager
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
+
+_DRIVERS = ("libcuda.so.1", "nvcuda.dll")
 
 SCRATCH = 64 * 2**20  # bytes over all threads
 _SIDE = 960  # rows and columns of a tile: larger gains nothing, and a power of two collides in the caches
@@ -32,6 +36,20 @@ def use_at_most(count: int) -> None:
     """Have this process work on so many cores at a time, whichever are free: for one of several side by side."""
     global _most  # noqa: PLW0603  (it belongs to the process, as the cores do)
     _most = count
+
+
+def cuda() -> str | None:
+    """Return the name of a device that torch can compute on, or None.
+
+    Torch takes seconds to import, so that the driver is looked for first.
+    """
+    if not any(_loads(driver) for driver in _DRIVERS):
+        return None
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        return None
+    return "cuda" if torch.cuda.is_available() else None
 
 
 @contextmanager
@@ -58,3 +76,11 @@ def tile_side(width: int, threads: int) -> int:
 def _threadpools() -> ThreadpoolController:
     """Find the BLAS of this process, which takes a millisecond, once."""
     return ThreadpoolController()
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True

@@ -5,8 +5,9 @@ import pytest
 
 import strategies
 from gape.geometry import distances
+from gape.parallel import cuda
 from gape.selection import flow
-from gape.selection.device import DeviceCosts, cuda
+from gape.selection.device import DeviceCosts
 from gape.selection.local_search import local_search
 from gape.types import Points
 

@@ -15,7 +15,7 @@ from gape.language.row import Row
 from gape.language.sampling import Sampling
 from gape.language.slots import Slots, is_plain
 
-_BATCHES = {"cpu": 32, "cuda": 2048}  # a processor gains little by more; a GPU is as fast for hundreds as for one
+_BATCHES = {"cpu": 32, "cuda": 4096}  # a processor gains little by more; a GPU is as fast for hundreds as for one
 _SIZES = (64, 256, 1024)  # slots, where a batch has more of them than there are requests
 _SAMPLED = 1024  # values of each tensor that tell a model from another
 # What chat templates may ask for: no thinking, which would use up the tokens, and one date, not that of the day.

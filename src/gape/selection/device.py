@@ -6,7 +6,6 @@ decides how long distances take, and nothing else but the last digit of a float3
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 from typing import Any
 
@@ -18,29 +17,6 @@ from gape.types import Costs, Indices, Points
 _CANCELLED = 1e-7
 
 _BYTES = 2**28  # of one float64 block on the device; there are a few at a time
-_DRIVERS = ("libcuda.so.1", "nvcuda.dll")
-
-
-def cuda() -> str | None:
-    """Return the name of a device that torch can compute on, or None.
-
-    Torch takes seconds to import, so that the driver is looked for first.
-    """
-    if not any(_loads(driver) for driver in _DRIVERS):
-        return None
-    try:
-        torch = importlib.import_module("torch")
-    except ImportError:
-        return None
-    return "cuda" if torch.cuda.is_available() else None
-
-
-def _loads(library: str) -> bool:
-    try:
-        ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True
 
 
 class DeviceCosts:

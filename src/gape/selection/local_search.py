@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gape.errors import InputError
+from gape.parallel import cuda
 from gape.protocols import Selection
 from gape.selection.blocked import BlockedSearch
-from gape.selection.device import DeviceCosts, cuda
+from gape.selection.device import DeviceCosts
 from gape.selection.effort import Progress
 from gape.selection.objective import SignedPoints, flow_cost, signed_points
 from gape.selection.search import Search

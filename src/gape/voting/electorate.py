@@ -7,7 +7,7 @@ import numpy as np
 from gape.errors import InputError
 from gape.fingerprint import dataset_fingerprint
 from gape.types import Counts, Indices, Points
-from gape.voting.nearest import check_points, nearest, nearest_votes
+from gape.voting.nearest import Voters, check_points, nearest, nearest_votes
 
 
 class LocalElectorate:
@@ -30,6 +30,7 @@ class LocalElectorate:
     ) -> None:
         """Hold `private`, (n, d), and the unit of each row, (n,)."""
         self._private = check_points(private, "private embeddings")
+        self._voters = Voters(self._private)  # what is on a GPU stays there over the rounds, and goes with this object
         if votes_per_unit < 1:
             raise InputError(f"votes_per_unit must be at least 1, got {votes_per_unit}")
         if units is None and votes_per_unit != 1:
@@ -60,9 +61,9 @@ class LocalElectorate:
     def count(self, candidates: Points, turn: int) -> Counts:
         """Count the votes of round `turn` (Algorithm 2). Private: for `release_votes` only."""
         if self._units is None:
-            return nearest_votes(self._private, candidates)
+            return nearest_votes(self._voters, candidates)
         speakers, owners = self._units.speakers(turn, self._votes_per_unit)
-        winners = nearest(self._private[speakers], candidates)
+        winners = nearest(self._voters, candidates, speakers)
         ballots = np.unique(np.stack([owners, winners]), axis=1)
         return np.bincount(ballots[1], minlength=len(candidates)).astype(np.int64)
 

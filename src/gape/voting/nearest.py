@@ -5,6 +5,9 @@ won.  The few rows left open are decided in float64, on the candidates still in 
 that of `reference_nearest`, whatever the blocks, threads and BLAS, at the price of one float32 product.
 """
 
+from __future__ import annotations
+
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,8 +18,9 @@ from numpy.typing import NDArray
 
 from gape._compiled import compiled
 from gape.errors import InputError
-from gape.parallel import blocks, cores, one_blas_thread, tile_side
+from gape.parallel import blocks, cores, cuda, one_blas_thread, tile_side
 from gape.types import Counts, Floats, Indices, Points
+from gape.voting.device import DeviceVoters, out_of_memory
 
 MAX_NORM = 1e18  # squares of norms and of distances stay finite in float32
 MAX_WIDTH = 2**20  # the rounding of a float32 product of this length is still bounded by a few per cent
@@ -24,10 +28,11 @@ MAX_WIDTH = 2**20  # the rounding of a float32 product of this length is still b
 _UNIT = 2.0**-24  # unit roundoff of float32
 _TINY = 2.0**-126  # what an underflow, or a unit that flushes them to zero, can lose in one operation
 _SMALL = 2**22  # multiplications; fewer are done before threads could start
+_WORTH = 2**39  # multiplications; fewer are done before torch is imported and the points are sent
 _CHUNK = 64  # candidates looked at together; one vectorised test rejects nearly all chunks
 
 
-def nearest_votes(private: NDArray[Any], candidates: NDArray[Any]) -> Counts:
+def nearest_votes(private: NDArray[Any] | Voters, candidates: NDArray[Any]) -> Counts:
     """Count, for every candidate, the private records it is nearest to (Alg. 2, nearest-neighbour histogram).
 
     Replacing one record moves one vote.  The counts are exact and private: add noise before they go anywhere.
@@ -38,20 +43,46 @@ def nearest_votes(private: NDArray[Any], candidates: NDArray[Any]) -> Counts:
     return np.bincount(nearest(private, candidates), minlength=len(candidates)).astype(np.int64, copy=False)
 
 
-def nearest(private: NDArray[Any], candidates: NDArray[Any]) -> Indices:
+def nearest(private: NDArray[Any] | Voters, candidates: NDArray[Any], rows: Indices | None = None) -> Indices:
     """Find the candidate at the least Euclidean distance from each private record; ties go to the first.
 
     The distance is that of the inputs as float32 (other real and integer types are converted first), its
     square summed over the coordinates in order in float64.  Beside the inputs, and a few numbers for each of
-    their rows, it needs a fixed amount of memory.  The winner of each record is private.
+    their rows, it needs a fixed amount of memory.  The winner of each record is private.  Where the work is
+    worth it, a GPU does it if torch finds one; the winners are the same.
 
-    private: (n, d), candidates: (v, d), result: (n,).
+    private: (n, d), candidates: (v, d), result: (n,).  With `rows`, only those records are asked, in that order.
     """
-    X = check_points(private, "private embeddings")
-    Y = check_points(candidates, "candidate embeddings")
-    check_widths(X, Y)
-    threads = cores()
-    return _nearest(X, Y, threads=threads, side=tile_side(X.shape[1], threads))
+    voters = private if isinstance(private, Voters) else Voters(private)
+    return voters.nearest(candidates, rows)
+
+
+class Voters:
+    """Private records that vote in many rounds: checked once, and kept on a GPU where there is one and it pays."""
+
+    def __init__(self, private: NDArray[Any]) -> None:
+        """Hold `private`, (n, d), as it is: it must not be changed any more."""
+        self._points = check_points(private, "private embeddings")
+        self._by_device: DeviceVoters | None = None
+        self._short = False  # of memory on the device
+
+    def nearest(self, candidates: NDArray[Any], rows: Indices | None = None) -> Indices:
+        """Find what `nearest` finds."""
+        X, Y = self._points, check_points(candidates, "candidate embeddings")
+        check_widths(X, Y)
+        work = (len(X) if rows is None else len(rows)) * Y.size
+        device = cuda() if work >= _WORTH and not self._short else None
+        if device:
+            try:
+                self._by_device = self._by_device or DeviceVoters(X, device)
+                return self._by_device.nearest(Y, _distinct(Y), rows).indices
+            except out_of_memory():
+                self._by_device, self._short = None, True
+                message = "the GPU has too little free memory for the votes, so they are counted on the processor"
+                warnings.warn(message, RuntimeWarning, stacklevel=3)
+        threads = cores()
+        asked = X if rows is None else X[rows]
+        return _nearest(asked, Y, threads=threads, side=tile_side(X.shape[1], threads))
 
 
 def reference_nearest(private: NDArray[Any], candidates: NDArray[Any]) -> Indices:
@@ -140,13 +171,33 @@ def _field(Y: Points, side: int) -> _Field:
 
 def _distinct(Y: Points) -> Indices:
     """Find the first of each set of equal rows: candidates drawn with replacement would all be ties."""
-    first: dict[int, int] = {}
-    kept = []
-    for j, row in enumerate(Y):
-        twin = first.setdefault(hash(row.tobytes()), j)
-        if twin == j or not np.array_equal(row, Y[twin]):
-            kept.append(j)
-    return np.array(kept, dtype=np.int64)
+    _, first, key = np.unique(_keys(Y), return_index=True, return_inverse=True)
+    twin = first[key]
+    again = np.flatnonzero(twin != np.arange(len(Y)))
+    kept = np.ones(len(Y), dtype=np.bool_)
+    kept[again] = [not np.array_equal(Y[j], Y[twin[j]]) for j in again]
+    return np.flatnonzero(kept)
+
+
+def _keys(Y: Points) -> NDArray[np.uint64]:
+    """Hash each row: equal rows, -0.0 being equal to 0.0, have equal keys."""
+    factors = np.random.default_rng(0).integers(2**64, size=Y.shape[1:], dtype=np.uint64)
+    factors |= np.uint64(1)  # odd: a difference in one place is never lost
+    keys = np.empty(len(Y), dtype=np.uint64)
+    _hash(Y.view(np.uint32), factors, keys)
+    return keys
+
+
+@compiled
+def _hash(bits: NDArray[np.uint32], factors: NDArray[np.uint64], keys: NDArray[np.uint64]) -> None:
+    """Sum the products of each row's bits with the factors, modulo 2^64."""
+    n, d = bits.shape
+    for i in range(n):
+        key = np.uint64(0)
+        for k in range(d):
+            word = bits[i, k]
+            key += np.uint64(0 if word == 0x80000000 else word) * factors[k]  # -0.0
+        keys[i] = key
 
 
 def _norms(points: Points) -> Floats:
