@@ -1,7 +1,7 @@
 """The four parts of a run that can be exchanged: generator, embedder, electorate, selector."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -55,6 +55,20 @@ class Electorate(Protocol):
 
     def count(self, candidates: Points, turn: int) -> Counts:
         """Count the exact votes of round `turn`, (v,). Private: for `release_votes` only."""
+        ...
+
+
+@runtime_checkable
+class NoisyElectorate(Electorate, Protocol):
+    """An electorate whose votes arrive with their noise: exact counts exist nowhere, and `count` refuses."""
+
+    @property
+    def secure(self) -> bool:
+        """Whether nobody can predict or repeat the noise; a run with any other is not private."""
+        ...
+
+    def noisy_count(self, candidates: Points, turn: int, sigma: float) -> NoisyVotes:
+        """Return the votes of round `turn` with noise that is worth N_Z(0, sigma^2) on each, (v,)."""
         ...
 
 

@@ -7,7 +7,7 @@ from gape.fingerprint import points_digest
 from gape.privacy.accounting import Release
 from gape.privacy.ledger import Account
 from gape.privacy.noise import Noise, SecureNoise
-from gape.protocols import Electorate
+from gape.protocols import Electorate, NoisyElectorate
 from gape.types import Counts, NoisyVotes, Points
 from gape.voting.nearest import check_points
 
@@ -42,6 +42,9 @@ def release_votes(
     if stored is not None:
         return stored
     account.require((release,) * turn)
+    if isinstance(electorate, NoisyElectorate):
+        votes = electorate.noisy_count(candidates, turn, release.sigma)
+        return account.charge(turn, digest, release, votes, secure=electorate.secure)
     noise = noise or SecureNoise()
     votes = _checked(electorate.count(candidates, turn), len(candidates))
     if release.sigma > 0:
