@@ -147,7 +147,7 @@ class TestSelectors:
             return found
 
         sigma = make_plan(settings()).sigma
-        assert rule() == Gape(math.inf, sigma, spare=2.0, signed=False)
+        assert rule() == Gape(math.inf, math.inf, spare=2.0, signed=False, noise=sigma)
         assert rule(threshold=2, separation=1.5, signed=True) == Gape(1.5, 2 * sigma)
         plan = make_plan(settings())
         tau = sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / 0.05))
@@ -161,7 +161,7 @@ class TestSelectors:
     def test_labels_have_their_own(self) -> None:
         chosen = settings(label="stars", labels=["low", "mid"])
         assert make_selector(chosen, make_plan(chosen), 90) == PerLabel(
-            Gape(math.inf, make_plan(chosen).sigma, spare=2.0, signed=False), ("low", "mid")
+            Gape(math.inf, math.inf, spare=2.0, signed=False, noise=make_plan(chosen).sigma), ("low", "mid")
         )
 
 

@@ -1,9 +1,9 @@
 """From settings and private records to the parts of a run."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from gape.clustering import assign, k_means
 from gape.data import Records, load_texts
 from gape.embedders.privacy import require_private_embedding
 from gape.errors import InputError
-from gape.fingerprint import dataset_fingerprint
 from gape.labels import LabelledEmbedder, PerLabel, labelled
 from gape.plan import Plan
 from gape.privacy.accounting import Neighbours
@@ -23,9 +22,11 @@ from gape.selection.kmedoids import KMedoids
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
 from gape.selection.subsampling import Subsampling
-from gape.settings import EMBEDDERS, GENERATORS, START, Settings
-from gape.types import Points
+from gape.settings import EMBEDDERS, GENERATORS, PRIVATE_KMEANS, START, Settings
+from gape.types import Points, Samples
 from gape.voting.electorate import LocalElectorate
+from gape.voting.store import VectorFolder, dataset_digest, is_vector_folder, record_digest, salted
+from gape.voting.streamed import StreamedElectorate
 from gape.writers import kind_of, optional_part
 
 # Scales and copies of each way to vary a text: seven variations each, for they mattered more than anything else.
@@ -37,6 +38,8 @@ VARIATIONS: dict[str, tuple[tuple[float, ...], int]] = {
     "fill": ((0.5,), 7),
     "corpus": ((0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), 1),
 }
+
+Private: TypeAlias = Records | VectorFolder  # texts in memory, or their vectors on disk
 
 _FAILURE = 0.05  # the beta of the paper's threshold
 
@@ -66,37 +69,61 @@ class TextElectorate(LocalElectorate):
         return 10 * float(gaps.max())
 
 
-def text_fingerprint(records: Records, salt: bytes) -> str:
-    """Identify records by their texts and users, in any order."""
-    return dataset_fingerprint(_contents(records), salt)
+def text_fingerprint(private: Private, salt: bytes) -> str:
+    """Identify records by their texts and users, in any order; the same in memory and embedded on disk."""
+    if isinstance(private, VectorFolder):
+        return private.fingerprint(salt)
+    users = private.users if private.users is not None else [""] * len(private)
+    contents = (record_content(text, user) for text, user in zip(private.texts, users, strict=True))
+    return salted(dataset_digest(map(record_digest, contents)), salt)
 
 
-def unit_of(records: Records) -> str:
+def record_content(text: str, user: str) -> bytes:
+    """Return what identifies a record: its text, and whose it is, or nothing where records are protected."""
+    return f"{len(user)} {user} {text}".encode()
+
+
+def unit_of(private: Private) -> str:
     """What is protected: a record, or a user."""
-    return "record" if records.users is None else "user"
+    if isinstance(private, VectorFolder):
+        return private.unit
+    return "record" if private.users is None else "user"
 
 
-def units_of(records: Records) -> int:
+def units_of(private: Private) -> int:
     """Count what is protected; the number is taken as public."""
-    return len(records) if records.users is None else len(set(records.users.tolist()))
+    if isinstance(private, VectorFolder):
+        return private.units
+    return len(private) if private.users is None else len(set(private.users.tolist()))
 
 
 def read_records(settings: Settings, source: object = None) -> Records:
     """Read the private texts, from `source` or from the file that the settings name."""
     if source is None and not settings.data:
         raise InputError("there is no data; name a file of private texts")
+    if source is None and is_vector_folder(settings.data):
+        raise InputError(f"{settings.data} holds vectors, and here the texts are needed; name the file they came from")
     return load_texts(settings.data if source is None else source, settings.text, settings.label, settings.user)
 
 
-def resolved(settings: Settings, records: Records) -> Settings:
+def open_private(settings: Settings, source: object = None) -> Private:
+    """Read the private texts, or open the folder of their vectors if that is what the settings name."""
+    if source is None and settings.data and is_vector_folder(settings.data):
+        return VectorFolder(settings.data)
+    return read_records(settings, source)
+
+
+def resolved(settings: Settings, private: Private) -> Settings:
     """Fill in what follows from other settings and from public numbers: the settings as they will be used."""
+    if isinstance(private, VectorFolder):
+        settings = _of_folder(settings, private)
     if settings.epsilon is None:
         raise InputError("epsilon must be given; 1 is a strong guarantee, 8 a weak one, inf none at all")
     kind_of(settings.embedder, EMBEDDERS, "embedder")
     if settings.prompts is not None:
         load(settings.prompts)  # which refuses what is none
     variation, scales, copies = variations_of(settings)
-    units = units_of(records)
+    units = units_of(private)
     delta = usual_delta(units) if settings.delta is None else settings.delta
     samples = settings.samples or samples_for(
         units,
@@ -108,7 +135,7 @@ def resolved(settings: Settings, records: Records) -> Settings:
         votes_per_unit=settings.votes_per_unit,
     )
     return settings.with_values(
-        labels=_labels(settings, records),
+        labels=_labels(settings, private),
         delta=delta,
         samples=samples,
         initial=settings.initial or START[settings.preset] * samples,
@@ -175,14 +202,36 @@ def candidate_embedder(settings: Settings, embedder: Embedder) -> Embedder:
     return embedder if settings.labels is None else LabelledEmbedder(embedder, settings.labels)
 
 
-def make_electorate(settings: Settings, records: Records, embedder: Embedder) -> TextElectorate:
-    """Embed the private texts, once and in memory, if the embedder may see them."""
-    require_private_embedding(embedder)
-    if settings.labels is None or records.labels is None:
-        points = embedder.embed(records.texts)
+def embedder_identity(embedder: Embedder) -> str:
+    """Name an embedder by what its vectors depend on; of a service neither its key nor how patiently it is asked."""
+    if (model := getattr(embedder, "model", None)) and (url := getattr(embedder, "base_url", None)):
+        return f"{type(embedder).__name__}(model={model!r}, base_url={url!r})"
+    return repr(embedder)
+
+
+def require_embedder(private: Private, embedder: Embedder) -> None:
+    """Refuse an embedder that may not see the texts, or one that is not that of the vectors."""
+    if not isinstance(private, VectorFolder):
+        require_private_embedding(embedder)
+        return
+    origin = private.manifest.origin
+    if (identity := embedder_identity(embedder)) != origin.identity:
+        raise InputError(
+            f"{private.path} was embedded by {origin.embedder}, {origin.identity}, not by {identity}; run with that "
+            "embedder, or embed the texts again"
+        )
+
+
+def make_electorate(settings: Settings, private: Private, embedder: Embedder) -> TextElectorate | StreamedElectorate:
+    """Embed the private texts, once and in memory, if the embedder may see them, or let them vote from disk."""
+    require_embedder(private, embedder)
+    if isinstance(private, VectorFolder):
+        return StreamedElectorate(private, votes_per_unit=settings.votes_per_unit, marks=_marks(settings, private))
+    if settings.labels is None or private.labels is None:
+        points = embedder.embed(private.texts)
     else:
-        points = LabelledEmbedder(embedder, settings.labels).embed(labelled(records.labels, records.texts))
-    return TextElectorate(records, points, settings.votes_per_unit)
+        points = LabelledEmbedder(embedder, settings.labels).embed(labelled(private.labels, private.texts))
+    return TextElectorate(private, points, settings.votes_per_unit)
 
 
 def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:
@@ -202,15 +251,58 @@ def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], in
     return variation, scales, settings.copies or copies
 
 
-def _labels(settings: Settings, records: Records) -> tuple[str, ...] | None:
-    if settings.labels is not None or records.labels is None:
+def _of_folder(settings: Settings, folder: VectorFolder) -> Settings:
+    """Join settings with those that the vectors were made by; a run must not read the data in another way.
+
+    The ledger is that of the texts: they have one budget, however they are read.
+    """
+    origin = folder.manifest.origin
+    for name, column in origin.columns.items():
+        asked = getattr(settings, name)
+        if asked is not None and asked != column:
+            had = "without one" if column is None else f"with {column!r}"
+            raise InputError(
+                f"{folder.path} was embedded {had} as {name}, not {asked!r}; embed the data again for that"
+            )
+    if settings.separation == PRIVATE_KMEANS:
+        raise InputError(
+            f"separation {PRIVATE_KMEANS} needs all vectors in memory; give the file of texts, or a number"
+        )
+    return settings.with_values(user=origin.columns["user"], ledger=settings.ledger or origin.ledger)
+
+
+def _labels(settings: Settings, private: Private) -> tuple[str, ...] | None:
+    if isinstance(private, VectorFolder):
+        found = private.manifest.labels if settings.label is not None else None
+    else:
+        found = None if private.labels is None else tuple(private.labels.tolist())
+    if settings.labels is not None or found is None:
         return settings.labels
     if not settings.labels_are_public:
         raise InputError(
             "which labels occur is private too; list those that can occur as labels, or say by labels_are_public that "
             "the ones in the data are no secret"
         )
-    return tuple(sorted(set(records.labels.tolist())))
+    return tuple(sorted(set(found)))
+
+
+def _marks(settings: Settings, folder: VectorFolder) -> Points | None:
+    """Return the columns that `LabelledEmbedder` puts behind a text, (labels of the folder, k), and its refusals."""
+    occurring = folder.manifest.labels
+    if settings.labels is None or occurring is None:
+        return None
+    largest = _AsLong(folder.manifest.largest_norm)
+    return LabelledEmbedder(largest, settings.labels).embed(labelled(occurring, occurring))[:, 1:]
+
+
+class _AsLong:
+    """Stands for vectors on disk: one column, with the largest of their norms."""
+
+    def __init__(self, norm: float) -> None:
+        self._norm = norm
+
+    def embed(self, samples: Samples) -> Points:
+        return np.full((len(samples), 1), self._norm, dtype=np.float32)
 
 
 def _gape(settings: Settings, plan: Plan) -> Gape:
@@ -218,16 +310,13 @@ def _gape(settings: Settings, plan: Plan) -> Gape:
     if isinstance(separation, str):
         raise InputError(f"separation {separation} is computed from the private data; give a number here")
     if settings.threshold == "auto":
-        return Gape(separation, threshold=plan.sigma, spare=2.0, signed=settings.signed)
+        if settings.signed:  # an estimate has no negative votes that could cancel others
+            return Gape(separation, threshold=plan.sigma, spare=2.0)
+        return Gape(separation, threshold=math.inf, spare=2.0, signed=False, noise=plan.sigma)
     if settings.threshold == "paper":  # Algorithm 4, line 6
         tau = plan.sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / _FAILURE))
         return Gape(separation, tau, signed=settings.signed)
     return Gape(separation, float(settings.threshold) * plan.sigma, signed=settings.signed)
-
-
-def _contents(records: Records) -> Iterator[bytes]:
-    users = records.users if records.users is not None else [""] * len(records)
-    return (f"{len(user)} {user} {text}".encode() for user, text in zip(users, records.texts, strict=True))
 
 
 def _known(value: Any) -> Any:

@@ -50,6 +50,10 @@ OPERATIONAL = frozenset(
 )
 
 
+_LARGEST_FILE = 2**20  # bytes of TOML
+_LONGEST_SAID = 100  # characters of a value in a message
+
+
 def _said(default: T, group: str, text: str) -> T:
     """Give a field its default, and what the help says of it."""
     return field(default=default, metadata={"group": group, "help": text})
@@ -63,7 +67,11 @@ class Settings:
     that one is in.
     """
 
-    data: str = _said("", "Data", "The private texts: a .csv, .tsv, .jsonl, .txt or .parquet file, or a folder.")
+    data: str = _said(
+        "",
+        "Data",
+        "The private texts: a .csv, .tsv, .jsonl, .txt or .parquet file, or a folder, also one of `gape embed`.",
+    )
     text: str | None = _said(None, "Data", "Column of the texts; may be left out where there is only one.")
     label: str | None = _said(None, "Data", "Column of a label to be synthesised with every text.")
     labels: tuple[str, ...] | None = _said(
@@ -141,8 +149,8 @@ class Settings:
     threshold: float | str = _said(
         "auto",
         "Selection",
-        "Noisy votes that GAPE asks of a survivor: a number of sigmas, paper, or auto: one sigma, giving way so that "
-        "twice as many candidates as samples stay.",
+        "Noisy votes that GAPE asks of a survivor: a number of sigmas, paper, or auto: votes are estimated from all "
+        "noisy ones first, and twice as many candidates as samples, those with the largest estimates, are searched.",
     )
 
     signed: bool = _said(
@@ -158,11 +166,13 @@ class Settings:
             value = getattr(self, each.name)
             try:
                 object.__setattr__(self, each.name, _converted(value, hints[each.name]))
-            except TypeError:
-                raise InputError(f"{each.name} must be {_in_words(hints[each.name])}, got {value!r}") from None
+            except (TypeError, OverflowError):
+                raise InputError(f"{each.name} must be {_in_words(hints[each.name])}, got {_brief(value)}") from None
             if each.name in CHOICES and value is not None and value not in CHOICES[each.name]:
                 near = f"; did you mean {_nearest(value, CHOICES[each.name])!r}?"
-                raise InputError(f"{each.name} must be one of {', '.join(CHOICES[each.name])}, got {value!r}{near}")
+                raise InputError(
+                    f"{each.name} must be one of {', '.join(CHOICES[each.name])}, got {_brief(value)}{near}"
+                )
         self._check_numbers()
         self._check_threshold()
 
@@ -236,7 +246,9 @@ class Settings:
         try:
             object.__setattr__(self, "separation", float(self.separation))
         except ValueError:
-            raise InputError(f"separation must be a number or {PRIVATE_KMEANS}, got {self.separation!r}") from None
+            raise InputError(
+                f"separation must be a number or {PRIVATE_KMEANS}, got {_brief(self.separation)}"
+            ) from None
 
     def _check_threshold(self) -> None:
         if self.threshold in {"auto", "paper"}:
@@ -246,18 +258,28 @@ class Settings:
         except ValueError:
             sigmas = math.nan
         if not 0 <= sigmas < math.inf:
-            raise InputError(f"threshold must be auto, paper or a number of sigmas, at least 0, got {self.threshold!r}")
+            raise InputError(
+                f"threshold must be auto, paper or a number of sigmas, at least 0, got {_brief(self.threshold)}"
+            )
         object.__setattr__(self, "threshold", sigmas)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Read values for `Settings.of` from a TOML file."""
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        with Path(path).open("rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
+        if len(content) > _LARGEST_FILE:
+            raise InputError(f"the settings {path} are longer than {_LARGEST_FILE} bytes; keep to what they are for")
+        values = tomllib.loads(content.decode())
     except OSError as error:
         raise InputError(f"the settings {path} cannot be read ({error.strerror}); check the path") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"the settings {path} are not valid TOML ({error}); mend them there") from error
+        raise InputError(f"the settings {path} are not valid TOML ({str(error)[:200]}); mend them there") from error
+    except (ValueError, RecursionError) as error:  # of numbers with thousands of digits, of lists without end
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"the settings {path} nest too deep or hold endless numbers; mend them there") from None
     refuse_unknown(values, f" in {path}")
     return values
 
@@ -272,7 +294,7 @@ def refuse_unknown(values: Mapping[str, Any], where: str = "") -> None:
     known = [each.name for each in fields(Settings)]
     for name in values:
         if name not in known:
-            raise InputError(f"there is no setting {name!r}{where}; did you mean {_nearest(name, known)!r}?")
+            raise InputError(f"there is no setting {_brief(name)}{where}; did you mean {_nearest(name, known)!r}?")
 
 
 def _whole(path: str | None) -> Any:
@@ -287,7 +309,16 @@ def _whole_spec(spec: str) -> str:
 
 
 def _nearest(name: object, known: list[str] | tuple[str, ...]) -> str:
-    return get_close_matches(str(name), known, n=1, cutoff=0.0)[0]
+    return get_close_matches(str(name)[:_LONGEST_SAID], known, n=1, cutoff=0.0)[0]
+
+
+def _brief(value: object) -> str:
+    """Repeat a value in a message, cut where it would be a page."""
+    try:
+        said = repr(value)
+    except ValueError:  # a number with thousands of digits
+        return "a huge number"
+    return said if len(said) <= _LONGEST_SAID else f"{said[:_LONGEST_SAID]}..."
 
 
 def _converted(value: Any, kind: Any) -> Any:

@@ -14,8 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from gape.assembly import text_fingerprint, unit_of
-from gape.data import Records
+from gape.assembly import Private, text_fingerprint, unit_of
 from gape.errors import BudgetError, PrivacyError, RunError
 from gape.export import read_finished
 from gape.files import read_json, write_atomically
@@ -133,7 +132,7 @@ class TextFolder:
                 )
         return settings
 
-    def open_ledger(self, settings: Settings, plan: Plan, records: Records) -> Ledger:
+    def open_ledger(self, settings: Settings, plan: Plan, private: Private) -> Ledger:
         """Open or make the ledger of the data, and refuse what it does not allow, before anything is computed."""
         path = self._ledger_path(settings)
         if path != ":memory:" and Path(path).parent == self._internal:
@@ -148,9 +147,9 @@ class TextFolder:
             except BudgetError as error:
                 raise BudgetError(f"{error} by budget_epsilon, which is for all runs on the data together") from None
             try:
-                ledger.bind(lambda salt: text_fingerprint(records, salt), unit_of(records))
+                ledger.bind(lambda salt: text_fingerprint(private, salt), unit_of(private))
             except PrivacyError as error:
-                raise PrivacyError(f"{records.source} has changed, or is read in another way: {error}") from None
+                raise PrivacyError(f"{private.source} has changed, or is read in another way: {error}") from None
         return ledger
 
     def status(self) -> Status:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gape import __version__
-from gape.cli import compare, demo, diagnose, evaluate, models, privacy, report, runs, text
+from gape.cli import audit, compare, demo, diagnose, embed, evaluate, models, privacy, report, runs, text
 
 # Tracebacks must never show local variables: some hold private data.
 app = typer.Typer(
@@ -22,6 +22,7 @@ for command in (
     text.plan,
     text.run,
     text.resume,
+    embed.embed,
     runs.status,
     report.report,
     evaluate.evaluate,
@@ -30,7 +31,7 @@ for command in (
 ):
     app.command(rich_help_panel="Synthetic texts")(command)
 app.add_typer(models.app, name="models", rich_help_panel="Synthetic texts")
-for command in (privacy.privacy, demo.demo, compare.compare):
+for command in (privacy.privacy, audit.audit, demo.demo, compare.compare):
     app.command(rich_help_panel="To look around")(command)
 app.command("diagnose", rich_help_panel="To look around")(diagnose.diagnose_generator)
 

@@ -1,7 +1,7 @@
 """Every setting as a flag: the commands that take settings take all of them, under the same names as in TOML."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -21,22 +21,28 @@ def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
 
     The command gets them as its first argument, joined: flags override the file, the file the preset.
     """
+    help_of_file = "A TOML file of settings, named as these flags, which override it."
+    file = _parameter("settings", Annotated[Path | None, typer.Option(help=help_of_file)])
+    return _with(command, [each.name for each in settings_fields()[1:]], [file])
+
+
+def takes_some_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the argument DATA and flags for the settings named: for one that needs few of them."""
+    return lambda command: _with(command, names, [])
+
+
+def _with(command: Callable[..., None], names: Sequence[str], more: Sequence[inspect.Parameter]) -> Callable[..., None]:
     own = [each.replace(kind=_KIND) for each in inspect.signature(command).parameters.values()][1:]
     hints = get_type_hints(Settings)
+    data, *others = settings_fields()
     parameters = [
-        _parameter("data", Annotated[str | None, typer.Argument(help=settings_fields()[0].metadata["help"])]),
-        *(_flag(each.name, hints[each.name], each.metadata, each.default) for each in settings_fields()[1:]),
-        _parameter(
-            "settings",
-            Annotated[
-                Path | None,
-                typer.Option(help="A TOML file of settings, named as these flags, which override it."),
-            ],
-        ),
+        _parameter("data", Annotated[str | None, typer.Argument(help=data.metadata["help"])]),
+        *(_flag(each.name, hints[each.name], each.metadata, each.default) for each in others if each.name in names),
+        *more,
     ]
 
     def wrapped(**given: Any) -> None:
-        file = given.pop("settings")
+        file = given.pop("settings", None)
         mine = {each.name: given.pop(each.name) for each in own}
         values = {name: _parsed(name, value, hints[name]) for name, value in given.items()}
         command(Settings.of(read_toml(file) if file else {}, values), **mine)

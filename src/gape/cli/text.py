@@ -7,39 +7,59 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gape.advice import Outlook, outlook
-from gape.assembly import make_plan, read_records, resolved, unit_of, units_of
+from gape.advice import ENGINES, MOST_SAMPLES, Outlook, outlook, round_cost
+from gape.assembly import Private, make_plan, open_private, resolved, unit_of, units_of, variations_of
 from gape.cli.flags import takes_settings
 from gape.cli.live import watching
 from gape.cli.models import fetch_missing, models_of
-from gape.cli.shared import errors_in_one_line, in_words, output, print_statement, resumable
-from gape.data import Records
+from gape.cli.shared import errors_in_one_line, in_bytes, in_words, output, print_statement, resumable
 from gape.parallel import cores
 from gape.plan import Plan
 from gape.settings import PRIVATE_KMEANS, Settings
 from gape.synthesize import SyntheticTexts, run_text
 from gape.synthesize import resume as resume_run
 from gape.text_folder import TextFolder, ledger_of
+from gape.voting.store import VectorFolder
 from gape.writers import describe_writer
 
 _SHOWN_TEXTS, _SHOWN_CHARACTERS = 3, 300
 
+# For which numbers of records engines are compared, beside those of the data.
+_USUAL_SCALES = (5_000_000, 1_000_000_000)
+_SCALES = {"federated": (100_000_000,)}
+_WIDTHS, _USUAL_WIDTH = {"minilm": 384}, 768
+_HEADS = ("engine", "records", "memory", "read", "to each", "from each", "in all", "time", "set by")
+
 
 @errors_in_one_line()
 @takes_settings
-def plan(settings: Settings) -> None:
+def plan(
+    settings: Settings,
+    engines: Annotated[  # noqa: FBT002  (a flag, for typer)
+        bool, typer.Option("--engines", help="Say what a round takes by every engine, too; DATA may be left out.")
+    ] = False,
+) -> None:
     """Say what a run would do: noise against votes, calls, tokens, cost and time. Spends and sends nothing.
 
     Takes the flags of `gape run`.
     """
-    records = read_records(settings)
-    settings = resolved(settings, records)
+    if engines and not settings.data:
+        _, scales, copies = variations_of(settings)
+        candidates = (settings.samples or MOST_SAMPLES) * (len(scales) * copies + int(settings.keep))
+        _print_engines(output(), settings, candidates)
+        return
+    private = open_private(settings)
+    settings = resolved(settings, private)
     chosen = make_plan(settings)
-    expected = outlook(chosen, units_of(records), describe_writer(settings), cores=cores())
+    embedded = isinstance(private, VectorFolder)
+    expected = outlook(chosen, units_of(private), describe_writer(settings), cores=cores(), embedded=embedded)
     console = output()
-    _print_plan(console, settings, records, chosen, expected)
+    _print_plan(console, settings, private, chosen, expected)
     for remark in (*_of_separation(settings), *expected.remarks, *_of_ledger(settings, chosen)):
         console.print(f"- {remark}", markup=False)
+    if engines:
+        console.print()
+        _print_engines(console, settings, chosen.candidates, units_of(private))
 
 
 @errors_in_one_line()
@@ -93,18 +113,18 @@ def resume(
 def _fetch_models(settings: Settings) -> None:
     """Fetch what the run needs and is not here, once it is clear that the run can be."""
     if not all(weights.fetched for weights in models_of(settings)):
-        resolved(settings, read_records(settings))
+        resolved(settings, open_private(settings))
         fetch_missing(settings)
 
 
-def _print_plan(console: Console, settings: Settings, records: Records, chosen: Plan, expected: Outlook) -> None:
-    unit = unit_of(records)
-    blank = f", {records.dropped} blank rows left out" if records.dropped else ""
+def _print_plan(console: Console, settings: Settings, private: Private, chosen: Plan, expected: Outlook) -> None:
+    unit = unit_of(private)
+    blank = f", {private.dropped} blank rows left out" if private.dropped else ""
     users = f" of {expected.units} users" if unit == "user" else ""
     variations = len(chosen.scales) * chosen.copies
     kept = " and the text itself" if chosen.keep else ""
     rows = {
-        "data": f"{records.source}: {len(records)} records{users}{blank}",
+        "data": f"{private.source}: {len(private)} records{users}{blank}",
         "guarantee": f"epsilon {chosen.epsilon:g}, delta {chosen.delta:.3g}, for one {unit} ({chosen.neighbours}); the "
         f"number of {unit}s is taken as public",
         "noise": f"sigma {chosen.sigma:.4g} on every vote, in each of {chosen.rounds} rounds",
@@ -127,6 +147,21 @@ def _print_plan(console: Console, settings: Settings, records: Records, chosen: 
         table.add_row(name, value, style=None)
     console.print(table)
     console.print()
+
+
+def _print_engines(console: Console, settings: Settings, candidates: int, units: int | None = None) -> None:
+    width = _WIDTHS.get(settings.embedder, _USUAL_WIDTH)
+    title = f"One round of votes for {candidates:,} candidates of {width} numbers (times are estimates)"
+    table = Table(*_HEADS, title=title, title_style="bold", box=None, padding=(0, 1, 0, 0))
+    for engine in ENGINES:
+        for n in dict.fromkeys([*([] if units is None else [units]), *_SCALES.get(engine, _USUAL_SCALES)]):
+            cost = round_cost(engine, n, candidates, width, cores=cores())
+            sizes = (cost.resident, cost.read, cost.down, cost.up, cost.moved)
+            shown = (in_bytes(size) if size else "" for size in sizes)
+            table.add_row(engine, f"{n:,}" if n < 1e6 else f"{n / 1e6:g} M", *shown, in_words(cost.seconds), cost.limit)
+    console.print(table)
+    for engine, assumed in ENGINES.items():
+        console.print(f"- {engine}: {assumed}.", markup=False)
 
 
 def _of_separation(settings: Settings) -> list[str]:

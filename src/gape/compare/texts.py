@@ -75,7 +75,9 @@ class TextSelector:
         chosen = self.settings
         if chosen.selector != "gape":
             return chosen.selector
-        return f"gape(threshold={chosen.threshold!r}, separation={chosen.separation!r}, signed={chosen.signed!r})"
+        estimated = " of estimated votes" if chosen.threshold == "auto" and not chosen.signed else ""
+        said = f"threshold={chosen.threshold!r}, separation={chosen.separation!r}, signed={chosen.signed!r}"
+        return f"gape({said}){estimated}"
 
 
 @dataclass(frozen=True)

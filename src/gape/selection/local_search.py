@@ -18,6 +18,7 @@ from gape.selection.device import DeviceCosts
 from gape.selection.effort import Progress
 from gape.selection.objective import SignedPoints, flow_cost, signed_points
 from gape.selection.search import Search
+from gape.selection.sharing import estimate
 from gape.types import Floats, NoisyVotes, Points
 
 # Up to so many points distances are held in float64: 300 MB.
@@ -123,6 +124,9 @@ class Gape:
 
     In the paper's objective the negative votes cancel positive ones near them. Without `signed` they count as zero, and
     the rule is a weighted k-median: under much noise it came nearer to the data (docs/selection.md).
+
+    With `noise`, the sigma of the votes, they are replaced by an estimate of what other records would cast
+    (`sharing.py`), which is nowhere negative; threshold and `spare` then apply to that.
     """
 
     separation: float
@@ -130,6 +134,7 @@ class Gape:
     certify: bool | None = None  # None: where it is affordable; else the flow is held, which takes seconds
     spare: float = 0.0
     signed: bool = True
+    noise: float | None = None  # None: votes are taken as they are
 
     def __call__(
         self,
@@ -139,13 +144,15 @@ class Gape:
         rng: np.random.Generator,  # noqa: ARG002  (the search is deterministic)
     ) -> LocalSearchResult:
         """Select by local search."""
+        weights: NoisyVotes | Floats = votes if self.signed else np.maximum(votes, 0)
+        if self.noise is not None:
+            weights = estimate(votes, points, self.noise).counts
         threshold = self.threshold
         wanted = math.ceil(self.spare * size)
-        if wanted > 0 and (votes > threshold).sum() < wanted:
-            kept = np.sort(votes)[::-1][:wanted]
-            threshold = max(0.0, float(kept[-1]) - 0.5)  # votes are whole numbers
-        free = max(int((votes > threshold).sum()) - size, 0)
-        weights = votes if self.signed else np.maximum(votes, 0)
+        if wanted > 0 and (weights > threshold).sum() < wanted:
+            kept = np.sort(weights)[::-1][:wanted]
+            threshold = max(0.0, float(np.nextafter(kept[-1], -math.inf)))
+        free = max(int((weights > threshold).sum()) - size, 0)
         # Where nothing is negative, holding the flow holds nothing back: the proof is made on the way.
         affordable = size * free <= _AFFORDABLE or not (weights < 0).any()
         certify = affordable if self.certify is None else self.certify

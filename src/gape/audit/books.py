@@ -1,0 +1,252 @@
+"""The books of a run, checked: the plan, the ledger, the rounds on disk and the statement must tell one story.
+
+The ledger is read by plain SQL and never written, so that the audit does not rest on the code that keeps it, and a run
+that goes on meanwhile is not disturbed.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gape.audit.checks import Check, check_accounts
+from gape.errors import InputError, RunError
+from gape.export import _statement as read_statement
+from gape.files import read_json, read_table
+from gape.plan import Plan
+from gape.privacy.accounting import Release, delta_spent, noise_scale, spent
+from gape.privacy.statement import PrivacyStatement
+from gape.run_folder import _plan_from_json as plan_from_json
+from gape.settings import Settings, read_toml
+from gape.text_folder import LEDGER_SUFFIX
+from gape.types import NoisyVotes
+
+_EPSILON_TOLERANCE = 1e-6  # relative: `spent` is computed to 1e-8
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A release as the ledger has it."""
+
+    turn: int
+    release: Release
+    secure: bool
+    votes: NoisyVotes
+
+
+@dataclass(frozen=True)
+class RunAudit:
+    """What the books of a run have shown."""
+
+    plan: Plan
+    releases: int
+    epsilon: float  # of the releases made, at the plan's delta
+    finished: bool
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything agrees and the run is private."""
+        return all(check.passed for check in self.checks)
+
+    def text(self) -> str:
+        """Say it in a sentence or two."""
+        made = f"{self.releases} of {self.plan.rounds} releases were made, which cost epsilon {self.epsilon:.4g}"
+        claim = f"claimed is {self.plan.epsilon:.4g} at delta {self.plan.delta:.3g}"
+        if self.passed:
+            stage = "statement, plan and ledger agree" if self.finished else "plan and ledger agree so far"
+            return f"The books are in order: {stage}; {made}, and {claim}."
+        failed = ", ".join(check.name for check in self.checks if not check.passed)
+        return f"THE BOOKS ARE NOT IN ORDER, see {failed}; {made}, and {claim}. Do not rely on this run's guarantee."
+
+
+def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
+    """Derive anew what a run must have recorded to keep its promise, and compare; finished or not, text or vectors.
+
+    The plan's sigma is derived from its epsilon and delta; every release in the ledger must have that sigma, the plan's
+    votes per unit and neighbours and a secure source, once a round; votes on disk must be those in the ledger; and a
+    statement must claim what the ledger amounts to. `ledger` says where it lies, if the settings do not.
+    """
+    run = Path(run)
+    internal = run / "internal"
+    if not (internal / "settings.json").exists():
+        raise RunError(f"{run} is not the folder of a run that has begun; name the folder that the run was made in")
+    name, ledger_id, plan = _settings(internal / "settings.json")
+    facts, books = _read_ledger(Path(ledger) if ledger else _ledger_path(internal))
+    mine = books.get(name, [])
+    everything = [entry.release for entries in books.values() for entry in entries]
+    checks = [
+        _check_identity(ledger_id, facts),
+        check_accounts(plan) if math.isfinite(plan.epsilon) else _no_claim(),
+        _check_sigma(plan, mine),
+        _check_unit(plan, facts, mine),
+        _check_rounds(plan, mine),
+        _check_votes(internal, mine),
+        _check_source(mine),
+        _check_budget(facts, everything),
+    ]
+    stated = run / "release" / "privacy.json"
+    if stated.exists():
+        checks.append(_check_statement(run, plan, facts, mine, everything))
+    cost = spent([entry.release for entry in mine], plan.delta)
+    return RunAudit(plan, len(mine), cost, stated.exists() and len(mine) == plan.rounds, tuple(checks))
+
+
+def _ledger_path(internal: Path) -> Path:
+    """Where a text run says its ledger is."""
+    file = internal / "settings.toml"
+    if not file.exists():
+        raise InputError(f"{internal.parent} does not say where its ledger is; name it as ledger")
+    settings = Settings.of(read_toml(file))
+    if settings.ledger == ":memory:":
+        raise InputError(f"the ledger of {internal.parent} was kept in memory and is gone; there are no books to audit")
+    inside = internal / "ledger.sqlite"
+    return Path(settings.ledger or (settings.data + LEDGER_SUFFIX if settings.data else inside))
+
+
+def _settings(file: Path) -> tuple[str, str, Plan]:
+    """Return the name of a run in its ledger, the mark of that ledger, and the plan."""
+    settings = read_json(file)
+    try:
+        return str(settings["run"]), str(settings["ledger"]), plan_from_json(settings["plan"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise RunError(f"{file} holds no plan ({type(error).__name__}); restore it from a copy") from error
+
+
+def _read_ledger(path: Path) -> tuple[dict[str, str], dict[str, list[Entry]]]:
+    """Return the facts of a ledger and the entries of every run, in their order."""
+    if not path.exists():
+        raise RunError(f"there is no ledger at {path}; name the place where it lies now as ledger")
+    books: dict[str, list[Entry]] = {}
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            facts = dict(database.execute("SELECT name, value FROM facts"))
+            query = "SELECT run, round, sigma, votes_per_unit, secure, votes FROM releases ORDER BY run, round"
+            for run, turn, sigma, votes_per_unit, secure, votes in database.execute(query):
+                release = Release(sigma, facts["neighbours"], votes_per_unit)
+                entry = Entry(turn, release, bool(secure), np.frombuffer(votes, dtype="<i8").astype(np.int64))
+                books.setdefault(run, []).append(entry)
+    except (sqlite3.Error, LookupError, InputError) as error:
+        raise RunError(f"{path} cannot be read as a ledger ({error}); restore it from a copy") from error
+    return facts, books
+
+
+def _check_identity(started_with: str, facts: dict[str, str]) -> Check:
+    same = started_with == facts.get("id")
+    said = "the ledger is the one that the run was started with" if same else "the run was started with another ledger"
+    return Check("ledger", same, said)
+
+
+def _no_claim() -> Check:
+    return Check("accounts", passed=False, finding="epsilon inf claims no privacy: the run is NOT PRIVATE")
+
+
+def _check_sigma(plan: Plan, mine: list[Entry]) -> Check:
+    """Every release against the plan, and the plan against what its claim needs."""
+    needed = noise_scale(
+        plan.epsilon, plan.delta, plan.rounds, neighbours=plan.neighbours, votes_per_unit=plan.votes_per_unit
+    )
+    sigmas = sorted({entry.release.sigma for entry in mine})
+    wrong = [entry.turn for entry in mine if entry.release.sigma != plan.sigma]
+    seen = " and ".join(f"{sigma:g}" for sigma in sigmas) or "none yet"
+    finding = f"derived from the claim {needed:g}, planned {plan.sigma:g}, recorded {seen}"
+    if wrong:
+        finding += f"; other than planned in {_rounds(wrong)}"
+    return Check("sigma", not wrong, finding)
+
+
+def _check_unit(plan: Plan, facts: dict[str, str], mine: list[Entry]) -> Check:
+    votes = sorted({entry.release.votes_per_unit for entry in mine})
+    passed = facts["neighbours"] == plan.neighbours and votes in ([], [plan.votes_per_unit])
+    seen = f"ledger: neighbours by {facts['neighbours']}, votes per unit {', '.join(map(str, votes)) or 'none yet'}"
+    return Check("unit", passed, f"{seen}; plan: neighbours by {plan.neighbours}, votes per unit {plan.votes_per_unit}")
+
+
+def _check_rounds(plan: Plan, mine: list[Entry]) -> Check:
+    turns = [entry.turn for entry in mine]
+    passed = turns == list(range(1, len(turns) + 1)) and len(turns) <= plan.rounds
+    finding = f"{len(turns)} releases in the ledger for {plan.rounds} rounds planned"
+    return Check("releases", passed, finding if passed else f"{finding}, for {_rounds(turns)}")
+
+
+def _check_votes(internal: Path, mine: list[Entry]) -> Check:
+    """Votes on disk must be those that were charged: others would be a second draw, or were never paid for."""
+    charged = {entry.turn: entry.votes for entry in mine}
+    kept = {int(file.parent.name): file for file in sorted(internal.glob("rounds/[0-9]*/votes.parquet"))}
+    wrong = [turn for turn in kept if turn not in charged or not _same(kept[turn], charged[turn])]
+    finding = f"the votes of {len(kept)} rounds on disk are those in the ledger"
+    if wrong:
+        finding = f"the votes on disk of {_rounds(wrong)} are not those in the ledger: released and not charged"
+    return Check("votes", not wrong, finding)
+
+
+def _same(file: Path, charged: NoisyVotes) -> bool:
+    table = read_table(file)
+    return table.column_names == ["noisy_votes"] and np.array_equal(table["noisy_votes"].to_numpy(), charged)
+
+
+def _check_source(mine: list[Entry]) -> Check:
+    wrong = [entry.turn for entry in mine if not entry.secure]
+    if wrong:
+        return Check("source", passed=False, finding=f"noise from a known seed in {_rounds(wrong)}: NOT PRIVATE")
+    return Check("source", passed=True, finding="all noise is recorded as from a secure source")
+
+
+def _check_budget(facts: dict[str, str], everything: list[Release]) -> Check:
+    epsilon, delta = float(facts["epsilon"]), float(facts["delta"])
+    passed = math.isinf(epsilon) or delta_spent(everything, epsilon) <= delta
+    finding = f"all runs on the data have spent {spent(everything, delta):.4g} of a budget of {epsilon:g}"
+    return Check("budget", passed, f"{finding} at delta {delta:.3g}")
+
+
+def _check_statement(
+    run: Path, plan: Plan, facts: dict[str, str], mine: list[Entry], everything: list[Release]
+) -> Check:
+    """The statement, in figures and in words, must say what the ledger amounts to."""
+    statement = read_statement(run / "release" / "privacy.json")
+    complete = (run / "internal" / "rounds" / f"{plan.rounds:03d}" / "synthetic.parquet").exists()
+    told = mine if complete else mine[: len(statement.sigma)]  # an extended run keeps its statement until it ends
+    wrong = _misstated(statement, told, facts["neighbours"], plan.delta, spent(everything, plan.delta))
+    if (run / "release" / "PRIVACY.txt").read_text() != statement.text() + "\n":
+        wrong.append("PRIVACY.txt")
+    if wrong:
+        finding = f"the statement does not say what the ledger does: {', '.join(wrong)}"
+    elif not statement.private:
+        finding = "the statement says NOT PRIVATE itself, and is right"
+    else:
+        finding = f"it states epsilon {statement.epsilon:.4g} for {len(statement.sigma)} releases, as derived anew"
+    return Check("statement", statement.private and not wrong, finding)
+
+
+def _misstated(
+    statement: PrivacyStatement, told: list[Entry], neighbours: str, delta: float, total: float
+) -> list[str]:
+    """Name what a statement says otherwise than the entries that it tells of."""
+    releases = [entry.release for entry in told]
+    cost = spent(releases, delta)
+    secure = all(entry.secure for entry in told)
+    most = total * (1 + _EPSILON_TOLERANCE)  # other runs may have spent more since
+    agrees = {
+        "sigma": statement.sigma == tuple(each.sigma for each in releases),
+        "neighbours": statement.neighbours == neighbours,
+        "votes_per_unit": statement.votes_per_unit == max((each.votes_per_unit for each in releases), default=1),
+        "secure_noise": statement.secure_noise == secure,
+        "epsilon": _close(statement.epsilon, cost),
+        "delta": statement.delta == delta,
+        "dataset_epsilon": cost * (1 - _EPSILON_TOLERANCE) <= statement.dataset_epsilon <= most,
+        "private": statement.private == (secure and math.isfinite(cost) and not statement.unpaid),
+    }
+    return [name for name, right in agrees.items() if not right]
+
+
+def _close(stated: float, derived: float) -> bool:
+    return stated == derived or math.isclose(stated, derived, rel_tol=_EPSILON_TOLERANCE)
+
+
+def _rounds(turns: list[int]) -> str:
+    return f"round{'s' * (len(turns) != 1)} {', '.join(map(str, turns))}"

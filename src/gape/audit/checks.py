@@ -1,0 +1,174 @@
+"""Checks of single promises: what is accounted, what a unit can move, and what noise is added."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import chdtrc, ndtr, ndtri
+
+from gape.audit.canaries import ElectorateMaker, Entries, Game
+from gape.plan import Plan
+from gape.privacy.accounting import Release, delta_spent
+from gape.privacy.ledger import Account, Budget, Ledger
+from gape.privacy.noise import Noise
+from gape.privacy.release import release_votes
+from gape.protocols import Electorate
+from gape.types import Floats, Indices, NoisyVotes, Points
+
+NEVER = 1e-9  # about how likely a check of a law fails where there is nothing to find
+_GROUPS = 20  # of values of the noise, about
+_EXACT_BELOW = 100.0  # sigma; above it, a sum of the discrete law is within 1e-5 of the continuous one
+_LEAST_EXPECTED = 25  # draws in a group: with fewer, the test would fail by chance more often than it should
+_SMALL_SIGMA = 0.5  # where 79% of discrete noise is 0, and 68% of rounded noise
+_SMALL_RELEASES = 4
+_TURNS = 4  # after which a unit with three records for a vote has begun again
+
+
+@dataclass(frozen=True)
+class Check:
+    """One promise, whether it was kept as far as could be seen, and what was seen."""
+
+    name: str
+    passed: bool
+    finding: str
+
+
+def check_accounts(plan: Plan) -> Check:
+    """Whether all rounds at the plan's sigma are certified for the plan's epsilon and delta."""
+    used = delta_spent(plan.releases, plan.epsilon)
+    said = f"{plan.rounds} rounds at sigma {plan.sigma:g} have delta {used:.3g} at epsilon {plan.epsilon:g}"
+    if used <= plan.delta:
+        return Check("accounts", passed=True, finding=f"{said}, within the {plan.delta:.3g} claimed")
+    return Check("accounts", passed=False, finding=f"{said}, above the {plan.delta:.3g} claimed")
+
+
+def check_sensitivity(plan: Plan, make: ElectorateMaker) -> Check:
+    """Whether replacing, adding or removing one unit moves no more counts than the accounting has it.
+
+    The unit has more records than votes, some of them at the same place, and its votes are counted by the release step
+    with no noise, which is no harm to data that was made up.
+    """
+    release = Release(0.0, plan.neighbours, plan.votes_per_unit)
+    records = 3 * plan.votes_per_unit
+    mine, other = np.arange(records), records + np.arange(records)
+    others = np.array([2 * records])
+    pair = [_with_user(mine, others), _with_user(other if plan.neighbours == "replace" else mine[:0], others)]
+    pairs = [[make(points, units=units, votes_per_unit=plan.votes_per_unit) for points, units in pair]]
+    if plan.votes_per_unit == 1:  # single records are counted by another path
+        pairs.append([make(np.unique(points[[0, -1]], axis=0)) for points, _ in pair])
+    candidates = np.arange(2 * records + 1, dtype=np.float32)[:, None]
+    most, largest = 0, 0
+    for turn in range(1, _TURNS + 1):
+        for one, two in pairs:
+            counts = [_without_noise(each, candidates, turn, release) for each in (one, two)]
+            moved = np.abs(counts[0] - counts[1])
+            most, largest = max(most, int((moved > 0).sum())), max(largest, int(moved.max()))
+    passed = most <= release.unit_shifts and largest <= 1
+    rule = "" if passed else f"; accounted are {release.unit_shifts} counts by 1"
+    return Check("votes", passed, f"one unit moves {most} counts of a round by at most {largest}{rule}")
+
+
+def check_runs(plan: Plan, runs: Sequence[Entries]) -> list[Check]:
+    """Whether every round was charged as planned, once, for noise that calls itself secure."""
+    charged = sum(run.charged for run in runs)
+    repeated = sum(run.repeated for run in runs)
+    secure = sum(run.secure for run in runs)
+    of = len(runs)
+    return [
+        Check("charged", charged == of, f"{charged} of {of} runs were charged for {plan.rounds} releases as planned"),
+        Check("drawn once", repeated == of, f"a round asked for again was the same in {repeated} of {of} runs"),
+        Check("secure source", secure == of, f"{secure} of {of} runs are recorded with noise from a secure source"),
+    ]
+
+
+def check_noise(sigma: float, residuals: NoisyVotes) -> list[Check]:
+    """Whether noise, (runs, T, v), is of whole numbers, of the law promised, and new for every run, round and count."""
+    whole = residuals.dtype == np.int64
+    kind = "64-bit integers" if whole else f"{residuals.dtype}, not 64-bit integers"
+    apart = _dependence(residuals)
+    worst = max(apart, key=lambda name: abs(apart[name]))
+    fresh = abs(apart[worst]) < -float(ndtri(NEVER / 2))
+    return [
+        Check("whole numbers", bool(whole), f"noisy votes are {kind}"),
+        _check_law("law", residuals.ravel(), sigma),
+        Check("fresh", fresh, f"noise depends on other noise most between {worst}: z = {apart[worst]:.2g}"),
+    ]
+
+
+def check_small_noise(game: Game, noise: Noise | None) -> Check:
+    """Whether noise of a scale below one count is discrete Gaussian; rounded floating-point noise is not."""
+    coins = np.zeros(game.canaries, dtype=np.bool_)
+    release = Release(_SMALL_SIGMA, game.plan.neighbours, game.plan.votes_per_unit)
+    electorate = game.electorate(coins)
+    with closing(Ledger(":memory:", Budget(math.inf, 0.5, release.neighbours))) as ledger:
+        account = Account(ledger, "audit")
+        turns = range(1, _SMALL_RELEASES + 1)
+        votes = [release_votes(electorate, game.candidates, turn, release, account, noise) for turn in turns]
+    residuals = np.concatenate(votes) - np.tile(game.exact(coins), _SMALL_RELEASES)
+    return _check_law("not rounded", residuals, _SMALL_SIGMA)
+
+
+def _with_user(records: Indices, others: Indices) -> tuple[Points, list[str]]:
+    """Return a dataset with one user's records, the first of them twice more, and another user."""
+    places = np.concatenate([records, np.repeat(records[:1], 2), others])
+    units = ["canary"] * (len(places) - len(others)) + ["other"] * len(others)
+    return places.astype(np.float32)[:, None], units
+
+
+def _without_noise(electorate: Electorate, candidates: Points, turn: int, release: Release) -> NoisyVotes:
+    with closing(Ledger(":memory:", Budget(math.inf, 0.5, release.neighbours))) as ledger:
+        return release_votes(electorate, candidates, turn, release, Account(ledger, "audit"))
+
+
+def _check_law(name: str, noise: NoisyVotes, sigma: float) -> Check:
+    """Pearson's test of noise, (n,), against the discrete Gaussian, on groups of values of similar mass."""
+    edges = np.unique(np.round(sigma * ndtri(np.linspace(0, 1, _GROUPS + 1)[1:-1])))
+    kept, masses = _frequent(edges, _cumulative(edges, sigma), _LEAST_EXPECTED / len(noise))
+    seen = np.bincount(np.searchsorted(kept, noise), minlength=len(masses))
+    expected = masses * len(noise)
+    chance = float(chdtrc(len(masses) - 1, ((seen - expected) ** 2 / expected).sum())) if len(kept) else 1.0
+    return Check(name, chance > NEVER, f"{len(noise):,} draws against N_Z(0, {sigma:g}²): p = {chance:.2g}")
+
+
+def _frequent(edges: Floats, cumulative: Floats, least: float) -> tuple[Floats, Floats]:
+    """Drop edges until every group up to one, and the group above all, has the least mass; return the masses too."""
+    kept, before = [], [0.0]
+    for edge, mass in zip(edges, cumulative, strict=True):
+        if mass - before[-1] >= least and 1 - mass >= least:
+            kept.append(edge)
+            before.append(mass)
+    return np.array(kept), np.diff([*before, 1.0])
+
+
+def _cumulative(edges: Floats, sigma: float) -> Floats:
+    """P[Z <= edge] for the discrete Gaussian."""
+    if sigma >= _EXACT_BELOW:
+        smooth: Floats = ndtr((edges + 0.5) / sigma)
+        return smooth
+    reach = math.ceil(12 * sigma) + 1
+    law = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma * sigma))
+    sums: Floats = (np.cumsum(law) / law.sum())[edges.astype(np.int64) + reach]
+    return sums
+
+
+def _dependence(noise: NoisyVotes) -> dict[str, float]:
+    """How far noise, (runs, T, v), is from independent, as standard normal figures."""
+    unit = noise / (noise.std() or 1.0)
+    pairs = {
+        "runs": unit[1:] * unit[:-1],
+        "rounds of a run": unit[:, 1:] * unit[:, :-1],
+        "counts of a release": unit[..., 1:] * unit[..., :-1],
+    }
+    figures = {
+        name: float(products.sum() / math.sqrt(products.size)) for name, products in pairs.items() if products.size
+    }
+    # What all counts of a release share is in their sum: its squares follow chi-square, here made normal (Wilson &
+    # Hilferty 1931).
+    sums = unit.sum(axis=2) / math.sqrt(unit.shape[2])
+    spread = 2 / (9 * sums.size)
+    figures["all counts of a release"] = (float(np.cbrt((sums**2).mean())) - (1 - spread)) / math.sqrt(spread)
+    return figures

@@ -1,0 +1,155 @@
+"""`gape audit`: an attack on a plan, or a second look at the books of a run."""
+
+import math
+from contextlib import nullcontext
+from dataclasses import asdict
+from json import dumps
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from gape.audit import CONFIDENCE, Attack, Check, PlanAudit, RunAudit, audit_plan, audit_run
+from gape.cli.shared import errors_in_one_line, in_words, output
+from gape.errors import InputError
+from gape.plan import Plan
+from gape.privacy.accounting import Neighbours
+
+
+@errors_in_one_line()
+def audit(
+    run: Annotated[Path | None, typer.Argument(help="Folder of a run, finished or not, to check its books.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The claim to attack, where no run is named.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Its second part.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="How often votes are released; 6 by default.")] = None,
+    neighbours: Annotated[
+        Neighbours | None, typer.Option(help="What one record's privacy means; replace by default.")
+    ] = None,
+    votes_per_unit: Annotated[int | None, typer.Option(help="Most votes of one user in a round; 1 by default.")] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(help="Canaries to play; by default for about 40 seconds, and none where a run is named."),
+    ] = None,
+    ledger: Annotated[Path | None, typer.Option(help="Where the ledger of the run lies, if not where it says.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,  # noqa: FBT002
+) -> None:
+    """Look for breaches of the guarantee: attack the release step of a plan, or check the books of a run.
+
+    Without RUN, canaries are put in and out of made-up data and their votes released as a run with these settings
+    would, thousands of times: how often an attacker can tell bounds epsilon from below. With RUN, its noise is derived
+    anew from what it claims and compared with its ledger and its statement, and with --trials its plan is attacked,
+    too. No private data is read. The exit code is 1 where something does not agree.
+    """
+    claim = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "rounds": rounds,
+        "neighbours": neighbours,
+        "votes_per_unit": votes_per_unit,
+    }
+    given = {name: value for name, value in claim.items() if value is not None}
+    if run is not None and given:
+        raise InputError(f"a run has its own {', '.join(given)}; leave that out, or leave out the run")
+    books = audit_run(run, ledger) if run is not None else None
+    plan = books.plan if books else _plan(given)
+    attack = _attack(plan, trials) if books is None or trials is not None else None
+    if json:
+        typer.echo(dumps({"books": _of_books(books), "attack": _of_attack(attack)}, indent=2))
+    else:
+        _print(output(), books, attack)
+    if not all(each.passed for each in (books, attack) if each is not None):
+        raise typer.Exit(1)
+
+
+def _plan(given: dict[str, Any]) -> Plan:
+    for name in ("epsilon", "delta"):
+        if name not in given:
+            raise InputError(f"there is no {name} to audit; give --{name}, or the folder of a run")
+    return Plan(**({"rounds": 6, "samples": 1} | given))
+
+
+def _attack(plan: Plan, trials: int | None) -> PlanAudit:
+    terminal = Console(stderr=True)
+    columns = (TextColumn("Attacking"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=terminal, transient=True) if terminal.is_terminal else nullcontext() as bar:
+        task = bar.add_task("", total=None) if bar else None
+        return audit_plan(
+            plan,
+            np.random.default_rng(),
+            trials=trials,
+            progress=lambda done, of: bar.update(task, completed=done, total=of) if bar and task is not None else None,
+        )
+
+
+def _print(console: Console, books: RunAudit | None, attack: PlanAudit | None) -> None:
+    if books is not None:
+        console.print("The books", style="bold")
+        console.print(_table(books.checks))
+        console.print(books.text(), style="green" if books.passed else "bold red", markup=False)
+    if attack is not None:
+        plan, bounds = attack.plan, attack.bounds
+        console.print(
+            f"The attack: {plan.rounds} rounds at sigma {plan.sigma:g}, neighbours by {plan.neighbours}, votes per "
+            f"unit {plan.votes_per_unit}; {attack.trials:,} trials in {in_words(attack.seconds)}",
+            style="bold",
+        )
+        table = Table("", "epsilon", "from")
+        table.add_row("claimed", f"{plan.epsilon:g}", f"at delta {plan.delta:.3g}")
+        table.add_row("at least, for any mechanism", f"{bounds.any_mechanism:.3g}", _rates(bounds.any_attack))
+        table.add_row("at least, if noise is Gaussian", f"{bounds.gaussian:.3g}", _rates(bounds.gaussian_attack))
+        console.print(table)
+        console.print(_table(attack.checks))
+        console.print(attack.text(), style="green" if attack.passed else "bold red", markup=False)
+
+
+def _table(checks: tuple[Check, ...]) -> Table:
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for check in checks:
+        table.add_row("ok" if check.passed else "FAILED", check.name, check.finding)
+    return table
+
+
+def _rates(attack: Attack) -> str:
+    return (
+        f"{attack.false_positives:,} false of {attack.outside:,} without the canary, "
+        f"{attack.false_negatives:,} missed of {attack.inside:,} with it"
+    )
+
+
+def _of_books(books: RunAudit | None) -> dict[str, Any] | None:
+    if books is None:
+        return None
+    return {
+        "passed": books.passed,
+        "text": books.text(),
+        "releases": books.releases,
+        "epsilon": _number(books.epsilon),
+        "finished": books.finished,
+        "checks": [asdict(check) for check in books.checks],
+    }
+
+
+def _of_attack(attack: PlanAudit | None) -> dict[str, Any] | None:
+    if attack is None:
+        return None
+    plan = attack.plan
+    names = ("epsilon", "delta", "rounds", "sigma", "neighbours", "votes_per_unit")
+    return {
+        "passed": attack.passed,
+        "text": attack.text(),
+        "claim": {name: getattr(plan, name) for name in names},
+        "bounds": asdict(attack.bounds),
+        "confidence": CONFIDENCE,
+        "trials": attack.trials,
+        "seconds": attack.seconds,
+        "checks": [asdict(check) for check in attack.checks],
+    }
+
+
+def _number(value: float) -> float | str:
+    """JSON has no number for infinity."""
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,97 @@
+"""`gape embed`: private texts as vectors on disk, for sets larger than memory."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from gape.cli.flags import takes_some_settings
+from gape.cli.models import WEIGHTS, fetch_visibly
+from gape.cli.shared import INTERRUPTED, errors_in_one_line, output
+from gape.settings import Settings
+from gape.synthesize import embed_texts
+
+_EVERY = 30.0  # seconds between two lines, where there is no terminal
+
+
+@errors_in_one_line()
+@takes_some_settings(
+    "text",
+    "label",
+    "user",
+    "ledger",
+    "embedder",
+    "embedder_base_url",
+    "embedder_key_variable",
+    "private_text_may_leave",
+    "concurrency",
+    "timeout",
+)
+def embed(
+    settings: Settings,
+    out: Annotated[Path, typer.Option(help="Folder for the vectors: as private as the data.")],
+    vectors: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of a .parquet file that holds what the embedder made of the texts, as fixed-size lists: "
+            "nothing is embedded."
+        ),
+    ] = None,
+) -> None:
+    """Embed private texts once, into a folder that `gape run` takes for DATA, however many there are.
+
+    Runs then vote from disk, in memory that does not grow with the data, with the same result, and are charged to the
+    same ledger. The folder is as private as the texts, and the texts are not needed afterwards. Stopped or killed, the
+    same command goes on.
+    """
+    weights = WEIGHTS.get(settings.embedder)
+    if weights is not None and not weights.fetched:
+        fetch_visibly(weights)
+    with _goes_on(out), _watching() as progress:
+        folder = embed_texts(settings, out, vectors=vectors, progress=progress)
+    manifest = folder.manifest
+    users = f" of {folder.units:,} users" if folder.unit == "user" else ""
+    blank = f", {folder.dropped} blank rows left out" if folder.dropped else ""
+    size = sum(part.size for part in manifest.parts) / 1e6
+    console = output()
+    console.print(
+        f"{out}: {len(folder):,} records{users}{blank}, {manifest.width} numbers each by {manifest.origin.embedder}, "
+        f"{size:,.1f} MB; as private as {manifest.origin.source}",
+        markup=False,
+    )
+    console.print(f"`gape plan {out} --epsilon 1` says what a run would do.", markup=False)
+
+
+@contextmanager
+def _goes_on(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; what is in {folder} is kept: the same command goes on from here", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def _watching() -> Iterator[Callable[[int], None]]:
+    """Show how many records are embedded, on standard error; how many there are is known only at the end."""
+    terminal = Console(stderr=True, highlight=False, soft_wrap=True)
+    if not terminal.is_terminal:
+        last = time.monotonic()
+
+        def print_sometimes(done: int) -> None:
+            nonlocal last
+            if time.monotonic() - last >= _EVERY:
+                last = time.monotonic()
+                terminal.print(f"{done:,} records", markup=False)
+
+        yield print_sometimes
+        return
+    columns = (SpinnerColumn(), TextColumn("Embedding: {task.completed:,.0f} records"), TimeElapsedColumn())
+    with Progress(*columns, console=terminal, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done: bar.update(task, completed=done)

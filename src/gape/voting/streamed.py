@@ -1,0 +1,209 @@
+"""The electorate whose private vectors stay on disk: as many as the disk holds, in memory that does not grow."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gape.errors import InputError, RunError
+from gape.types import Counts, Indices, Points
+from gape.voting.nearest import nearest
+from gape.voting.store import DIGEST, HEADER, LABELS, UNITS, Part, VectorFolder
+
+BLOCK = 64 * 2**20  # bytes of vectors computed with together; as many are read meanwhile
+
+_BALLOTS = 2**22  # votes of users compared at once, 8 bytes each
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Consecutive rows of one shard."""
+
+    shard: Part
+    first: int  # in the shard
+    start: int  # in the whole set
+    rows: int
+
+    @property
+    def last(self) -> bool:
+        return self.first + self.rows == self.shard.shape[0]
+
+
+class StreamedElectorate:
+    """Private vectors in a folder that vote for their nearest candidate, exactly as if they were in memory.
+
+    Units, turns and counts are those of `LocalElectorate`: a record has one vote, a user at most `votes_per_unit`, each
+    for another candidate. A round reads the folder from front to back, the next block while the last one is counted.
+    Memory is bounded by blocks, whatever the number of records: two of vectors, what `nearest` needs for one, and 12
+    bytes for each of its rows where there are users. Where users have several votes, those that coincide are found
+    among as many ballots as memory allows at once, and more users take more passes.
+
+    Contents are compared with their checksums the first time they are read; counts of any other are never returned.
+    """
+
+    def __init__(
+        self,
+        folder: VectorFolder | str | Path,
+        *,
+        votes_per_unit: int = 1,
+        marks: Points | None = None,
+        block: int = BLOCK,
+    ) -> None:
+        """Open `folder`; `marks`, (labels, k), are further columns of a record's vector, by its label."""
+        self._folder = folder if isinstance(folder, VectorFolder) else VectorFolder(folder)
+        if votes_per_unit < 1:
+            raise InputError(f"votes_per_unit must be at least 1, got {votes_per_unit}")
+        if self._folder.unit == "record" and votes_per_unit != 1:
+            raise InputError(
+                f"a record casts one vote, got votes_per_unit {votes_per_unit}; embed the data with its users"
+            )
+        labels = self._folder.manifest.labels
+        if marks is not None and len(marks) != len(labels or ()):
+            raise InputError(f"marks must be one row for each of {len(labels or ())} labels, got {len(marks)}")
+        self._votes_per_unit, self._marks = votes_per_unit, marks
+        self._rows = max(1, block // (4 * self._folder.manifest.width))
+        self._trusted = False
+
+    @property
+    def dimension(self) -> int:
+        """Width d of the embeddings, marks included."""
+        return self._folder.manifest.width + (0 if self._marks is None else self._marks.shape[1])
+
+    @property
+    def votes_per_unit(self) -> int:
+        """The most votes one unit casts in a round."""
+        return self._votes_per_unit
+
+    @property
+    def unit(self) -> str:
+        """What one privacy unit is."""
+        return self._folder.unit
+
+    def fingerprint(self, salt: bytes) -> str:
+        """Identify the dataset: its texts and users, in any order."""
+        return self._folder.fingerprint(salt)
+
+    def count(self, candidates: Points, turn: int) -> Counts:
+        """Count the votes of round `turn` (Algorithm 2). Private: for `release_votes` only."""
+        v = len(candidates)
+        counts = np.zeros(v, dtype=np.int64)
+        most = self._votes_per_unit
+        users = self._folder.units if self.unit == "user" else 0
+        step = users if most == 1 else max(1, _BALLOTS // most)  # one ballot each needs no comparing
+        for low in range(0, max(1, users), max(1, step)):
+            ballots = [np.empty(0, dtype=np.int64)]
+            for points, owners in self._speaking(turn, low, low + step):
+                winners = nearest(points, candidates)
+                if most == 1:
+                    counts += np.bincount(winners, minlength=v)
+                else:
+                    ballots.append(owners * v + winners)
+            counts += np.bincount(np.unique(np.concatenate(ballots)) % v, minlength=v)
+        return counts
+
+    def _speaking(self, turn: int, low: int, high: int) -> Iterator[tuple[Points, Indices]]:
+        """Read what speaks in round `turn` of users `low` to `high` - 1, or of records: vectors and their owners."""
+        if not self._trusted:
+            self._check_indices()
+        stretches = list(self._stretches())
+        buffers = [np.empty(self._rows * self._folder.manifest.width, dtype="<f4") for _ in range(2)]
+        reader = _Reader(self._folder, check=not self._trusted)
+
+        def read(place: int) -> tuple[Points, Indices] | None:
+            stretch = stretches[place]
+            rows, owners = self._speakers(stretch, turn, low, high)
+            if self._trusted and rows is not None and not len(rows):
+                return None
+            points = reader.read(stretch, buffers[place % 2])
+            return self._marked(stretch, points if rows is None else points[rows], rows), owners
+
+        with ThreadPoolExecutor(1) as pool:
+            following = pool.submit(read, 0)
+            for place in range(len(stretches)):
+                found = following.result()
+                if place + 1 < len(stretches):
+                    following = pool.submit(read, place + 1)
+                if found is not None and len(found[0]):
+                    yield found
+        self._trusted = True
+
+    def _speakers(self, stretch: _Stretch, turn: int, low: int, high: int) -> tuple[Indices | None, Indices]:
+        """Return the rows of a stretch that speak, None for all of them, and the owners of those.
+
+        Of a user with s records the one at place r speaks if it is among the next votes_per_unit, in turns:
+        (r - (turn - 1) votes_per_unit) mod s is less than that.
+        """
+        if self.unit == "record":
+            return None, np.empty(0, dtype=np.int64)
+        owner, place, size = self._indices(UNITS, stretch, 3).reshape(-1, 3).astype(np.int64).T
+        waits = (place - (turn - 1) * self._votes_per_unit) % size
+        rows = np.flatnonzero((waits < self._votes_per_unit) & (owner >= low) & (owner < high))
+        return rows, owner[rows]
+
+    def _marked(self, stretch: _Stretch, points: Points, rows: Indices | None) -> Points:
+        if self._marks is None:
+            return points
+        labels = self._indices(LABELS, stretch, 1)
+        return np.concatenate([points, self._marks[labels if rows is None else labels[rows]]], axis=1)
+
+    def _indices(self, name: str, stretch: _Stretch, width: int) -> NDArray[np.uint32]:
+        offset = HEADER + 4 * width * stretch.start
+        return np.fromfile(self._folder.path / name, "<u4", width * stretch.rows, offset=offset)
+
+    def _stretches(self) -> Iterator[_Stretch]:
+        start = 0
+        for shard in self._folder.shards:
+            for first in range(0, shard.shape[0], self._rows):
+                rows = min(self._rows, shard.shape[0] - first)
+                yield _Stretch(shard, first, start, rows)
+                start += rows
+
+    def _check_indices(self) -> None:
+        used = {UNITS} if self.unit == "user" else set()
+        used |= {LABELS} if self._marks is not None else set()
+        for name in used:
+            part = self._folder.part(name)
+            content = blake2b(digest_size=DIGEST)
+            with (self._folder.path / name).open("rb") as file:
+                file.seek(HEADER)
+                while block := file.read(BLOCK // 4):
+                    content.update(block)
+            _compare(self._folder, part, content.hexdigest())
+
+
+class _Reader:
+    """Reads stretches in order, shard after shard, into memory that is used again."""
+
+    def __init__(self, folder: VectorFolder, *, check: bool) -> None:
+        self._folder, self._check = folder, check
+        self._content = blake2b(digest_size=DIGEST)
+
+    def read(self, stretch: _Stretch, buffer: Points) -> Points:
+        """Fill the buffer with the rows of a stretch, (rows, d); refuse a shard that has changed at its end."""
+        width = stretch.shard.shape[1]
+        part = buffer[: stretch.rows * width]
+        with (self._folder.path / stretch.shard.name).open("rb", buffering=0) as file:
+            file.seek(HEADER + part.itemsize * stretch.first * width)
+            view, done = part.view(np.uint8).data, 0
+            while done < len(view) and (read := file.readinto(view[done:])):
+                done += read
+        if done < len(view):
+            raise RunError(f"{stretch.shard.name} of {self._folder.path} has become shorter; restore it from a copy")
+        if self._check:
+            self._content.update(view)
+            if stretch.last:
+                _compare(self._folder, stretch.shard, self._content.hexdigest())
+                self._content = blake2b(digest_size=DIGEST)
+        return part.reshape(stretch.rows, width)
+
+
+def _compare(folder: VectorFolder, part: Part, checksum: str) -> None:
+    if checksum != part.checksum:
+        raise RunError(
+            f"{part.name} of {folder.path} has other content than when it was embedded; restore it from a copy, or "
+            "embed the texts again"
+        )
