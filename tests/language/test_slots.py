@@ -1,5 +1,7 @@
 """Slots against the model itself, and against batches."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -8,11 +10,13 @@ import pytest
 
 from gape.errors import InputError
 from gape.language.request import Request
-from gape.language.row import Row
+from gape.language.row import Ends, Row, ends_sentence
 from gape.language.sampling import Sampling, likeliest
 from gape.language.slots import Slots, is_plain
 from gape.language.transformers import TransformersModel
 from small_model import FOLDER, MIXED, answers, model, tokens
+
+ENDLESS = Ends(frozenset(), frozenset())
 
 
 @cache
@@ -40,7 +44,7 @@ def test_at_temperature_zero_every_token_is_the_likeliest_of_the_model_alone() -
     own = slotted(3)
     prompts = [tokens(text) for text in ("Once upon a time there was a dog.", "The sun", "Lily", "A big red ball")]
     rows = [Row(i, Request("", temperature=0.0), prompt, 4 + 3 * i) for i, prompt in enumerate(prompts)]
-    slots = Slots(torch, own._transformers, own._model, Sampling(50, 1.0, 0.0), set(), count=3, room=64)
+    slots = Slots(torch, own._transformers, own._model, Sampling(50, 1.0, 0.0), ENDLESS, count=3, room=64)
     assert {row.place for row in slots.write(rows)} == {0, 1, 2, 3}
     for row in rows:
         assert len(row.tokens) == row.limit
@@ -53,11 +57,37 @@ def test_a_prompt_of_one_token_needs_no_reading() -> None:
     import torch  # noqa: PLC0415  (heavy)
 
     own = slotted(3)
-    slots = Slots(torch, own._transformers, own._model, Sampling(50, 1.0, 0.0), set(), count=2, room=16)
+    slots = Slots(torch, own._transformers, own._model, Sampling(50, 1.0, 0.0), ENDLESS, count=2, room=16)
     (row,) = slots.write([Row(0, Request("", temperature=0.0), [1], 5)])
     with torch.inference_mode():
         logits = model()._model(input_ids=torch.tensor([[1, *row.tokens]])).logits[0]
     assert logits[:-1].argmax(1).tolist() == row.tokens
+
+
+@pytest.mark.parametrize("made", [slotted, model])
+def test_an_answer_ends_with_the_first_sentence_after_enough_tokens(made: Callable[[int], TransformersModel]) -> None:
+    own = made(3)
+    whole = [replace(request, max_tokens=60) for request in MIXED]
+    for request, short, long in zip(
+        whole,
+        answers(*(replace(request, enough=20) for request in whole), by=own),
+        answers(*whole, by=own),
+        strict=True,
+    ):
+        written = own._tokenizer.encode(long.text, add_special_tokens=False)
+        assert long.text.startswith(short.text), request
+        assert short.completion_tokens <= long.completion_tokens
+        if short.completion_tokens < long.completion_tokens:
+            assert short.completion_tokens >= 20
+            assert short.text.endswith((".", "!", "?", '"'))
+            assert not short.finished
+        else:
+            assert not any(ends_sentence(token) for token in own._tokenizer.convert_ids_to_tokens(written[20:-1]))
+
+
+def test_which_tokens_end_a_sentence() -> None:
+    assert all(map(ends_sentence, (".", '."', "!)", "?\u201d")))
+    assert not any(map(ends_sentence, ("\u2581end", ",", ")", "")))
 
 
 def test_slots_are_kept_between_calls_and_made_anew_for_longer_ones() -> None:

@@ -38,6 +38,9 @@ _ANCHOR = 3
 # Words beyond those wanted, so that the model can end its sentence.
 _ROOM = 24
 
+# Tokens per word, sparingly: at the first end of a sentence after so many, what was wanted is there or nearly so.
+_TOKENS_PER_WORD = 1.3
+
 
 @dataclass(frozen=True)
 class ResampledText:
@@ -96,6 +99,7 @@ class ResampledText:
             max_tokens=tokens_for(wanted + _ROOM),
             temperature=self.temperature,
             seed=new_seed(rng),
+            enough=round(_TOKENS_PER_WORD * wanted),
         )
         return Draft(request, lambda completion: join(self.prompts, sample, request, completion, tail, wanted))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gape.language.row import Row
+from gape.language.row import Ends, Row
 from gape.language.sampling import Sampling
 
 
@@ -15,7 +15,7 @@ class Batch:
         self._torch, self._transformers, self._model = torch, transformers, model
         self._accepted, self._sampling = accepted, sampling
 
-    def write(self, rows: list[Row], ends: set[int]) -> Iterator[Row]:
+    def write(self, rows: list[Row], ends: Ends) -> Iterator[Row]:
         """Write the answers of a batch, yielding each as it is done."""
         torch, device = self._torch, self._model.device
         width, steps = max(len(row.prompt) for row in rows), max(row.limit for row in rows)
@@ -37,7 +37,8 @@ class Batch:
                 raise FloatingPointError
             for row, token in zip(rows, ids[:, 0].tolist(), strict=True):
                 row.tokens.append(token)
-                row.done = token in ends or len(row.tokens) == row.limit
+                said = len(row.tokens) >= row.enough and token in ends.of_sentences
+                row.done = token in ends.of_answers or said or len(row.tokens) == row.limit
                 if row.done:
                     yield row
             going = [i for i, row in enumerate(rows) if not row.done]

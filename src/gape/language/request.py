@@ -14,6 +14,7 @@ class Request:
     max_tokens: int = 128
     temperature: float = 1.0
     seed: int = 0  # the same request is a new one under another seed
+    enough: int | None = None  # tokens after which the answer may end with its sentence, where a model can stop there
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,19 @@ _SEEDS = 2**64
 _COLDEST = 1e-9  # at this temperature the likeliest token has all the probability
 
 
+@dataclass(frozen=True)
+class Ends:
+    """Tokens that end something."""
+
+    of_answers: frozenset[int]
+    of_sentences: frozenset[int]
+
+
+def ends_sentence(token: str) -> bool:
+    """Whether a token of a vocabulary ends as a sentence does."""
+    return token.rstrip("\"'\u201d\u2019)]").endswith((".", "!", "?"))
+
+
 @dataclass
 class Row:
     """A request, its prompt in tokens, and what is written so far."""
@@ -26,6 +39,11 @@ class Row:
     def temperature(self) -> float:
         """The temperature, above 0."""
         return max(self.request.temperature, _COLDEST)
+
+    @property
+    def enough(self) -> int:
+        """Tokens after which the end of a sentence ends the answer; its limit where none does."""
+        return self.limit if self.request.enough is None else self.request.enough
 
     def draws(self) -> Floats:
         """Its own random numbers, uniform on [0, 1), one for each token it may write."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gape.language.attention import NAME, attend_to_slots
-from gape.language.row import Row
+from gape.language.row import Ends, Row
 from gape.language.sampling import Sampling
 
 _STRIDE = 8  # steps between two looks: an answer that ends waits for half of them on average
@@ -32,7 +32,7 @@ class Slots:
     """`count` answers of up to `room` tokens each, prompts included, of which up to `longest` are written."""
 
     def __init__(
-        self, torch: Any, transformers: Any, model: Any, sampling: Sampling, ends: set[int], count: int, room: int
+        self, torch: Any, transformers: Any, model: Any, sampling: Sampling, ends: Ends, count: int, room: int
     ) -> None:
         """Take a plain model whose attention becomes that of slots."""
         self._torch, self._model, self._sampling = torch, model, sampling
@@ -43,7 +43,10 @@ class Slots:
         def zeros(*shape: int, dtype: Any = torch.long) -> Any:
             return torch.zeros(shape, dtype=dtype, device=model.device)
 
-        self._ends = torch.tensor(sorted(ends), device=model.device)
+        self._ends = torch.tensor(sorted(ends.of_answers), dtype=torch.long, device=model.device)
+        self._closing = zeros(model.config.get_text_config().vocab_size, dtype=torch.bool)
+        self._closing[sorted(ends.of_sentences)] = True
+        self._enough = zeros(count)
         self._ids = zeros(count, 1)  # the token to be read next
         self._place = zeros(count)  # where in the cache it goes
         self._written = zeros(count)  # tokens
@@ -100,6 +103,7 @@ class Slots:
         put(self._place, [len(row.prompt) - 1 for row in rows])
         put(self._written, [0] * len(rows))
         put(self._limit, [row.limit for row in rows])
+        put(self._enough, [row.enough for row in rows])
         put(self._going, [True] * len(rows))
         put(self._temperature, [row.temperature for row in rows])
         draws = np.zeros((len(rows), self.room))
@@ -146,7 +150,8 @@ class Slots:
         self._ids.copy_(torch.where(going[:, None], tokens, self._ids))
         self._place += going
         self._written += going
-        self._going &= ~torch.isin(tokens[:, 0], self._ends) & (self._written < self._limit)
+        said = self._closing[tokens[:, 0]] & (self._written >= self._enough)
+        self._going &= ~torch.isin(tokens[:, 0], self._ends) & ~said & (self._written < self._limit)
 
     def _forward(self, ids: Any, positions: Any, lengths: Any) -> Any:
         # A mask of four dimensions goes through the library untouched: here it says how far each row reads.

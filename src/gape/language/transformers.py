@@ -11,7 +11,7 @@ import numpy as np
 from gape.errors import InputError
 from gape.language.decoding import Batch
 from gape.language.request import Completion, Request
-from gape.language.row import Row
+from gape.language.row import Ends, Row, ends_sentence
 from gape.language.sampling import Sampling
 from gape.language.slots import Slots, is_plain
 
@@ -90,7 +90,11 @@ class TransformersModel:
         self._slots: dict[int, Slots] = {}  # by their number
         self._context = getattr(self._model.config.get_text_config(), "max_position_embeddings", None) or np.inf
         ends = self._model.generation_config.eos_token_id
-        self._ends = {self._tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
+        vocabulary = self._tokenizer.get_vocab().items()
+        self._ends = Ends(
+            frozenset({self._tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}),
+            frozenset(place for token, place in vocabulary if ends_sentence(token)),
+        )
         known = f"{self._model.config.model_type} {weights_digest(self._model, self._tokenizer.chat_template or '')}"
         self._name = f"{known} ({dtype}, {top_k=}, {top_p=}, {min_p=}, {system=})"
 
@@ -139,7 +143,7 @@ class TransformersModel:
         return f"{chat}{opening}"
 
     def _read(self, row: Row) -> Completion:
-        finished = row.tokens[-1] in self._ends
+        finished = row.tokens[-1] in self._ends.of_answers
         # Decoded behind the last token of the prompt: by itself, many a tokenizer drops an answer's first space.
         before, both = (
             self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
