@@ -24,7 +24,15 @@ from gape.embedders.minilm import MiniLM
 from gape.types import Points, Samples
 
 ROOT = Path(__file__).parents[1]
-EXPERIMENTS = ("corpus_text", "llm_text", "mixture_2d", "ranking_subsampling_fail", "reachability_2d", "snaking_path")
+EXPERIMENTS = (
+    "corpus_text",
+    "intrinsic_dimension",
+    "llm_text",
+    "mixture_2d",
+    "ranking_subsampling_fail",
+    "reachability_2d",
+    "snaking_path",
+)
 
 
 def published(experiment: str, table: str) -> list[dict[str, str]]:
