@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
@@ -56,6 +57,15 @@ class TestAnswers:
         (completion,) = answers(Request("Write a long story about a river.", max_tokens=5))
         assert not completion.finished
         assert completion.completion_tokens == 5
+
+    def test_an_answer_ends_with_the_first_sentence_after_enough_tokens(self) -> None:
+        whole = Request("Write a long story about a river.", max_tokens=90, seed=3)
+        long, short = answers(whole, replace(whole, enough=20))
+        assert long.text.startswith(short.text)
+        assert 20 <= short.completion_tokens < long.completion_tokens
+        assert short.text.endswith((".", "!", "?"))
+        assert not short.finished
+        assert short.prompt_tokens == long.prompt_tokens
 
     @pytest.mark.parametrize("opening", ["The capital of France is", "The capital of France is "])
     def test_it_goes_on_from_an_opening_with_or_without_the_last_space(self, opening: str) -> None:

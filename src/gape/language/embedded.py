@@ -11,6 +11,7 @@ from typing import Any
 
 from gape.errors import InputError
 from gape.language.request import Completion, Request
+from gape.language.row import ends_sentence
 from gape.parallel import cores
 
 _SEEDS = 2**32 - 1  # the engine's seeds; the next one means "draw one"
@@ -83,14 +84,17 @@ class EmbeddedModel:
     def _answer(self, request: Request, stop: threading.Event) -> Completion | None:
         """Write one answer, token by token so that it can be stopped; None if it was, or could not be written."""
         opening = request.opening.rstrip(" ")  # tokens begin with their space: after one, the model is at a loss
+        enough = request.max_tokens if request.enough is None else request.enough
         pieces: list[str] = []
         last: dict[str, Any] = {}
+        said = False  # what was asked for, and the sentence is at its end
 
         def take(piece: dict[str, Any]) -> bool:
-            nonlocal last
+            nonlocal last, said
             last = piece
             pieces.extend(choice["text"] for choice in piece.get("choices", ()))
-            return stop.is_set()
+            said = written(piece) >= enough and ends_sentence("".join(pieces[-2:]))
+            return said or stop.is_set()
 
         asked = {
             "prompt": self._chat(request.prompt) + opening,
@@ -99,6 +103,7 @@ class EmbeddedModel:
             "seed": request.seed % _SEEDS,
             "cache_prompt": False,  # a prompt continued from another's cache differs in its last bits
             "stream": True,
+            "timings_per_token": True,  # which say how many tokens there are
             **self._sampling,
         }
         engine = self._free.get()
@@ -106,20 +111,25 @@ class EmbeddedModel:
             engine.handle_completions(asked, take)
         finally:
             self._free.put(engine)
-        if stop.is_set() or "usage" not in last:
+        if stop.is_set() or not (said or "usage" in last):
             return None
         text = "".join(pieces)
         return Completion(
             text.removeprefix(" ") if opening != request.opening else text,
-            prompt_tokens=last["usage"]["prompt_tokens"],
-            completion_tokens=last["usage"]["completion_tokens"],
-            finished=last["choices"][0]["finish_reason"] != "length",
+            prompt_tokens=last["timings"]["prompt_n"],
+            completion_tokens=written(last),
+            finished=last["choices"][0]["finish_reason"] == "stop",
         )
 
     def _chat(self, prompt: str) -> str:
         """The model's own chat template for one turn of the user, up to where the answer begins."""
         system = f"<|im_start|>system\n{self._system}<|im_end|>\n" if self._system else ""
         return f"{system}<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
+
+
+def written(piece: dict[str, Any]) -> int:
+    """Return how many tokens of an answer there are by now."""
+    return int(piece.get("timings", {}).get("predicted_n", 0))
 
 
 def _awake(engine: Any) -> Any:
