@@ -35,7 +35,7 @@ SECONDS_PER_REQUEST = 3.0  # of a hosted service; they differ
 
 # What a round takes, by what counts its votes; measured where it says so, assumed elsewhere.
 FLOPS_PER_CORE = 75e9  # measured: float32 votes for 2,000 candidates of 384, on a core of a busy server
-GPU_FLOPS = 4.7e14  # measured on an H200: 5 million x 80,000 x 768 in 1.3 s
+GPU_FLOPS = 4.1e14  # measured on an H200: 5 million x 80,000 x 768 in 1.5 s
 GPU_MEMORY = 120e9  # bytes of an H200, less what else must be there
 HOST_TO_GPU = 25e9  # bytes a second, assumed: half of what PCIe 5 can do
 DISK = 1e9  # bytes a second, assumed: one solid-state disk, read from front to back
