@@ -110,7 +110,7 @@ class TestRoundCost:
             round_cost("abacus", n, v, d)
 
     def test_times_are_those_that_were_measured(self) -> None:
-        assert round_cost("cuda", 5_000_000, 80_000, 768).seconds == pytest.approx(1.3, rel=0.02)
+        assert round_cost("cuda", 5_000_000, 80_000, 768).seconds == pytest.approx(1.5, rel=0.02)
         votes = round_cost("memory", 20_000, 16_000, 768, cores=2)
         assert 2.6 / 1.5 < votes.seconds < 2.6 * 1.5  # benchmarks/votes.py on a quiet machine
 

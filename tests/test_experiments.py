@@ -30,6 +30,7 @@ EXPERIMENTS = (
     "llm_text",
     "mixture_2d",
     "ranking_subsampling_fail",
+    "rates",
     "reachability_2d",
     "snaking_path",
 )
