@@ -1,6 +1,5 @@
 """Private texts as vectors on disk: what is embedded, what is refused, and runs that vote from there."""
 
-import importlib
 import json
 import math
 import os
@@ -14,19 +13,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gape import embedding
 from gape.assembly import make_electorate, open_private, read_records, require_embedder, resolved, text_fingerprint
 from gape.data import load_texts
 from gape.embedders.minilm import MiniLM
+from gape.embedding import embed_texts
 from gape.errors import BudgetError, InputError, PrivacyError, RunError
 from gape.files import samples_to_arrow
 from gape.privacy.noise import SeededNoise
 from gape.settings import Settings
-from gape.synthesize import embed_texts, resume, run_text, synthesize
+from gape.synthesize import resume, run_text, synthesize
 from gape.voting.store import VectorFolder
 from gape.voting.streamed import StreamedElectorate
 from made_up import STARS, leaks, private_rows, public_texts, write_corpus, write_csv
-
-module = importlib.import_module("gape.synthesize")  # by its name gape has the function
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ class TestEmbedding:
     def test_batches_make_no_difference(self, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         settings = chosen(data, text="review", label="stars")
         whole = embed_texts(settings, data.parent / "whole")
-        monkeypatch.setattr(module, "_TEXTS_AT_ONCE", 17)
+        monkeypatch.setattr(embedding, "_TEXTS_AT_ONCE", 17)
         assert files(embed_texts(settings, data.parent / "parts").path) == files(whole.path)
 
     def test_killed_in_the_middle_it_goes_on_to_the_same_bytes(self, data: Path) -> None:
@@ -80,7 +79,7 @@ class TestEmbedding:
         program = """
 import os, signal, sys
 from gape.cli import main
-module = sys.modules["gape.synthesize"]
+module = sys.modules["gape.embedding"]
 module._TEXTS_AT_ONCE = 16
 append, calls = module.Filling.append, []
 
@@ -116,7 +115,7 @@ main()
 
     def test_what_was_begun_goes_on_with_the_same_data_only(self, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         out, settings = data.parent / "vectors", chosen(data, text="review")
-        monkeypatch.setattr(module, "_TEXTS_AT_ONCE", 30)
+        monkeypatch.setattr(embedding, "_TEXTS_AT_ONCE", 30)
 
         def interrupted(done: int) -> None:
             if done == 60:

@@ -70,6 +70,12 @@ def test_numbers_become_plain_ones() -> None:
         ({"labels": ["a"]}, "name it as label"),
         ({"epsilon": 2, "budget_epsilon": 1}, "budget_epsilon must be at least epsilon"),
         ({"separation": 0}, "leave it out for none"),
+        ({"engine": "spark"}, "engine must be one of local, ray, ray:ADDRESS, got 'spark'"),
+        ({"engine": "ray:"}, "engine must be one of"),
+        ({"engine": "local:here"}, "engine must be one of"),
+        ({"workers": 0}, "workers must be at least 1"),
+        ({"engine": "ray", "separation": "private-kmeans"}, "needs all vectors in one process, not with engine 'ray'"),
+        ({"engine": "ray", "label": "a", "labels_are_public": True}, "read by the workers alone; list the labels"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(values: dict[str, Any], message: str) -> None:
@@ -80,6 +86,12 @@ def test_what_cannot_be_is_refused_by_name(values: dict[str, Any], message: str)
 def test_a_threshold_in_sigmas_may_come_as_text() -> None:
     assert Settings.of({"threshold": "1.5"}).threshold == 1.5
     assert Settings.of({"separation": "1.5"}).separation == 1.5
+
+
+@pytest.mark.parametrize("engine", ["ray", "ray:auto", "ray:10.0.0.1:6379", "ray:ray://10.0.0.1:10001"])
+def test_engines(engine: str) -> None:
+    assert Settings.of({"engine": engine, "workers": 3, "label": "a", "labels": ["b"]}).on_ray
+    assert not Settings.of({"workers": 3}).on_ray
 
 
 def test_paths_become_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

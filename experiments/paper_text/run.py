@@ -66,9 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset", choices=tuple(DATASETS))
     parser.add_argument("--private")
-    parser.add_argument(
-        "--draw", action="store_true", help="make table and figure of what is in --out alone"
-    )
+    parser.add_argument("--draw", action="store_true", help="make table and figure of what is in --out alone")
     parser.add_argument("--generator", default="embedded")
     parser.add_argument("--embedder", default="minilm")
     parser.add_argument("--corpus-text", help="column of the texts of a corpus")

@@ -10,6 +10,7 @@ from gape.data import Records, load_texts
 from gape.embedders.cached import Cached
 from gape.embedders.identity import IdentityEmbedder
 from gape.embedders.minilm import MiniLM
+from gape.embedding import embed_texts
 from gape.errors import BudgetError, GapeError, InputError, PrivacyError, RunError, ServiceError, SpendingError
 from gape.evaluate import evaluate
 from gape.evolve import evolve
@@ -43,6 +44,7 @@ from gape.state import Proposal, State
 from gape.synthesize import SyntheticTexts, resume, run_text, synthesize
 from gape.voting.electorate import LocalElectorate
 from gape.voting.nearest import nearest_votes
+from gape.voting.streamed import StreamedElectorate
 
 __version__ = "0.1.0.dev0"
 
@@ -88,12 +90,14 @@ __all__ = [
     "StartFromSet",
     "State",
     "Stored",
+    "StreamedElectorate",
     "Subsampling",
     "SyntheticTexts",
     "bounded_lipschitz_distance",
     "bounded_lipschitz_projection",
     "compare_texts",
     "delta_spent",
+    "embed_texts",
     "evaluate",
     "evolve",
     "expand",

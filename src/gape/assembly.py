@@ -1,13 +1,18 @@
 """From settings and private records to the parts of a run."""
 
+import glob
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from gape.advice import samples_for, usual_delta
+from gape.cluster import RayElectorate, TextShard, in_parts, ray_cluster
+from gape.cluster.session import cluster_cores
 from gape.clustering import assign, k_means
 from gape.data import Records, load_texts
 from gape.embedders.privacy import require_private_embedding
@@ -25,7 +30,7 @@ from gape.selection.subsampling import Subsampling
 from gape.settings import EMBEDDERS, GENERATORS, PRIVATE_KMEANS, START, Settings
 from gape.types import Points, Samples
 from gape.voting.electorate import LocalElectorate
-from gape.voting.store import VectorFolder, dataset_digest, is_vector_folder, record_digest, salted
+from gape.voting.store import VectorFolder, dataset_digest, is_vector_folder, record_contents, record_digest, salted
 from gape.voting.streamed import StreamedElectorate
 from gape.writers import kind_of, optional_part
 
@@ -39,7 +44,8 @@ VARIATIONS: dict[str, tuple[tuple[float, ...], int]] = {
     "corpus": ((0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), 1),
 }
 
-Private: TypeAlias = Records | VectorFolder  # texts in memory, or their vectors on disk
+Here: TypeAlias = Records | VectorFolder  # read by this process: texts in memory, or their vectors on disk
+Private: TypeAlias = Here | RayElectorate  # or read by workers, where it votes
 
 _FAILURE = 0.05  # the beta of the paper's threshold
 
@@ -70,29 +76,23 @@ class TextElectorate(LocalElectorate):
 
 
 def text_fingerprint(private: Private, salt: bytes) -> str:
-    """Identify records by their texts and users, in any order; the same in memory and embedded on disk."""
-    if isinstance(private, VectorFolder):
+    """Identify records by their texts and users, in any order; the same in memory, on disk and with workers."""
+    if not isinstance(private, Records):
         return private.fingerprint(salt)
-    users = private.users if private.users is not None else [""] * len(private)
-    contents = (record_content(text, user) for text, user in zip(private.texts, users, strict=True))
+    contents = record_contents(private.texts, private.users)
     return salted(dataset_digest(map(record_digest, contents)), salt)
-
-
-def record_content(text: str, user: str) -> bytes:
-    """Return what identifies a record: its text, and whose it is, or nothing where records are protected."""
-    return f"{len(user)} {user} {text}".encode()
 
 
 def unit_of(private: Private) -> str:
     """What is protected: a record, or a user."""
-    if isinstance(private, VectorFolder):
+    if not isinstance(private, Records):
         return private.unit
     return "record" if private.users is None else "user"
 
 
 def units_of(private: Private) -> int:
     """Count what is protected; the number is taken as public."""
-    if isinstance(private, VectorFolder):
+    if not isinstance(private, Records):
         return private.units
     return len(private) if private.users is None else len(set(private.users.tolist()))
 
@@ -106,28 +106,64 @@ def read_records(settings: Settings, source: object = None) -> Records:
     return load_texts(settings.data if source is None else source, settings.text, settings.label, settings.user)
 
 
-def open_private(settings: Settings, source: object = None) -> Private:
+def open_private(settings: Settings, source: object = None) -> Here:
     """Read the private texts, or open the folder of their vectors if that is what the settings name."""
     if source is None and settings.data and is_vector_folder(settings.data):
         return VectorFolder(settings.data)
     return read_records(settings, source)
 
 
+@contextmanager
+def engaged(settings: Settings, source: object, connected: Callable[[], None]) -> Iterator[Private]:
+    """Give the private data as the engine has it: opened here, or read and embedded by the workers of a cluster.
+
+    `connected` is called when the cluster is there and workers are about to begin, which takes its time.
+    """
+    if not settings.on_ray:
+        yield open_private(settings, source)
+        return
+    if source is not None or not settings.data:
+        raise InputError("workers read the data themselves, and what is in memory they cannot; name a file they see")
+    if is_vector_folder(settings.data):
+        raise InputError(f"{settings.data} holds vectors, which vote from this machine's disk; use engine local for it")
+    _refuse_unknown(settings)  # before workers are started
+    address = settings.engine.partition(":")[2] or None
+    with ray_cluster(address, cores=settings.workers):
+        connected()
+        with ray_electorate(settings) as electorate:
+            yield electorate
+
+
+def ray_electorate(settings: Settings) -> RayElectorate:
+    """Have the workers of a cluster read the file of the settings, a part each, as one process would read all of it."""
+    settings = settings.anchored()  # workers are in another folder
+    shard = TextShard(
+        glob.escape(settings.data),
+        partial(make_embedder, settings),
+        settings.text,
+        settings.label,
+        settings.user,
+        settings.labels,
+    )
+    return RayElectorate(in_parts(shard, workers_of(settings)), votes_per_unit=settings.votes_per_unit)
+
+
+def workers_of(settings: Settings) -> int:
+    """How many workers of the cluster that this process is connected to do the work."""
+    return settings.workers or cluster_cores()
+
+
 def resolved(settings: Settings, private: Private) -> Settings:
     """Fill in what follows from other settings and from public numbers: the settings as they will be used."""
     if isinstance(private, VectorFolder):
         settings = _of_folder(settings, private)
-    if settings.epsilon is None:
-        raise InputError("epsilon must be given; 1 is a strong guarantee, 8 a weak one, inf none at all")
-    kind_of(settings.embedder, EMBEDDERS, "embedder")
-    if settings.prompts is not None:
-        load(settings.prompts)  # which refuses what is none
+    _refuse_unknown(settings)
     variation, scales, copies = variations_of(settings)
     units = units_of(private)
     delta = usual_delta(units) if settings.delta is None else settings.delta
     samples = settings.samples or samples_for(
         units,
-        settings.epsilon,
+        _known(settings.epsilon),
         delta,
         settings.rounds,
         len(scales) * copies + int(settings.keep),
@@ -212,7 +248,7 @@ def embedder_identity(embedder: Embedder) -> str:
 def require_embedder(private: Private, embedder: Embedder) -> None:
     """Refuse an embedder that may not see the texts, or one that is not that of the vectors."""
     if not isinstance(private, VectorFolder):
-        require_private_embedding(embedder)
+        require_private_embedding(embedder)  # workers see to it too, each for its own
         return
     origin = private.manifest.origin
     if (identity := embedder_identity(embedder)) != origin.identity:
@@ -222,9 +258,13 @@ def require_embedder(private: Private, embedder: Embedder) -> None:
         )
 
 
-def make_electorate(settings: Settings, private: Private, embedder: Embedder) -> TextElectorate | StreamedElectorate:
-    """Embed the private texts, once and in memory, if the embedder may see them, or let them vote from disk."""
+def make_electorate(
+    settings: Settings, private: Private, embedder: Embedder
+) -> TextElectorate | StreamedElectorate | RayElectorate:
+    """Embed the private texts, once and in memory, if the embedder may see them, or let them vote where they are."""
     require_embedder(private, embedder)
+    if isinstance(private, RayElectorate):
+        return private
     if isinstance(private, VectorFolder):
         return StreamedElectorate(private, votes_per_unit=settings.votes_per_unit, marks=_marks(settings, private))
     if settings.labels is None or private.labels is None:
@@ -251,6 +291,16 @@ def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], in
     return variation, scales, settings.copies or copies
 
 
+def _refuse_unknown(settings: Settings) -> None:
+    """Refuse what no data could make right: no epsilon, and parts that there are not."""
+    if settings.epsilon is None:
+        raise InputError("epsilon must be given; 1 is a strong guarantee, 8 a weak one, inf none at all")
+    kind_of(settings.embedder, EMBEDDERS, "embedder")
+    if settings.prompts is not None:
+        load(settings.prompts)  # which refuses what is none
+    variations_of(settings)
+
+
 def _of_folder(settings: Settings, folder: VectorFolder) -> Settings:
     """Join settings with those that the vectors were made by; a run must not read the data in another way.
 
@@ -272,12 +322,14 @@ def _of_folder(settings: Settings, folder: VectorFolder) -> Settings:
 
 
 def _labels(settings: Settings, private: Private) -> tuple[str, ...] | None:
+    if settings.labels is not None or isinstance(private, RayElectorate):
+        return settings.labels
     if isinstance(private, VectorFolder):
         found = private.manifest.labels if settings.label is not None else None
     else:
         found = None if private.labels is None else tuple(private.labels.tolist())
-    if settings.labels is not None or found is None:
-        return settings.labels
+    if found is None:
+        return None
     if not settings.labels_are_public:
         raise InputError(
             "which labels occur is private too; list those that can occur as labels, or say by labels_are_public that "

@@ -3,17 +3,27 @@
 import csv
 import io
 import json
+import math
 import os
 import re
 import shutil
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
 from gape.errors import InputError, RunError
-from gape.files import read_json, read_table, samples_from_arrow, samples_to_columns, table_bytes, write_atomically
+from gape.files import (
+    read_json,
+    read_samples,
+    read_table,
+    refuse_links,
+    samples_to_columns,
+    table_bytes,
+    write_atomically,
+)
+from gape.plan import Plan
 from gape.privacy.statement import PrivacyStatement
 from gape.types import Samples
 
@@ -27,8 +37,16 @@ _RELATION = {
 # A description of a part on the card ends here; the whole is in the settings of the run.
 _LONGEST_DESCRIPTION = 400
 
+_LARGEST_NUMBER = 2**53  # of rounds, samples and seeds
+
+# What is protected is named by a word or two, and what was not paid for in a few; both go into texts for others.
+_UNIT = re.compile(r"\w[\w -]{0,39}")
+_IN_WORDS = re.compile(r"[\w ,.;()-]{0,200}")
+
 # Addresses of services and files are of no use to others, and may say more than was meant.
 _ADDRESS = re.compile(r"https?://[^\s'\"]+|(?<=['\"(=])[/~][^'\")]*")
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]()#+!|~-])")
 
 _SIZES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 1_000_000: "100K<n<1M"}
 
@@ -106,7 +124,8 @@ def read_finished(path: Path) -> tuple[dict[str, Any], PrivacyStatement, pa.Tabl
     settings_file, release = path / "internal" / "settings.json", path / "release"
     if not settings_file.exists():
         raise RunError(f"{path} is not the folder of a run; name the folder that the run was made in")
-    settings = read_json(settings_file)
+    refuse_links(path)
+    settings = read_settings(settings_file)
     rounds = int(settings["plan"]["rounds"])
     last = path / "internal" / "rounds" / f"{rounds:03d}" / "synthetic.parquet"
     done = last.exists() and all((release / name).exists() for name in ("privacy.json", "synthetic.parquet"))
@@ -114,7 +133,7 @@ def read_finished(path: Path) -> tuple[dict[str, Any], PrivacyStatement, pa.Tabl
         statement = _statement(release / "privacy.json")
         table = read_table(release / "synthetic.parquet")
         # An extended run keeps the release of fewer rounds until it ends.
-        selected = samples_to_columns(samples_from_arrow(read_table(last)["sample"]))
+        selected = samples_to_columns(read_samples(last, read_table(last)))
         if len(statement.sigma) == rounds and table.equals(pa.table(selected)):
             return settings, statement, table
     raise RunError(
@@ -123,15 +142,50 @@ def read_finished(path: Path) -> tuple[dict[str, Any], PrivacyStatement, pa.Tabl
     )
 
 
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read the settings of a run and check that they are such: a whole plan, and three parts in words."""
+    settings: dict[str, Any] = read_json(path)
+    try:
+        plan = settings["plan"]
+        numbers = {name: float(plan[name]) for name in ("epsilon", "delta", "sigma")}
+        whole = {name: plan[name] for name in ("rounds", "samples", "copies", "votes_per_unit", "initial", "seed")}
+        if not all(type(value) is int and value < _LARGEST_NUMBER for value in whole.values()):
+            raise TypeError
+        if type(plan["keep"]) is not bool or plan["neighbours"] not in _RELATION:
+            raise TypeError
+        if not 0 <= numbers["sigma"] < math.inf:
+            raise ValueError
+        known = asdict(Plan(**(plan | numbers | {"scales": tuple(plan["scales"])})))
+        parts = {name: settings["parts"][name] for name in ("generator", "embedder", "selector")}
+        if not all(isinstance(part, str) for part in parts.values()):
+            raise TypeError
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise RunError(f"{path} is not that of a run ({type(error).__name__}); restore it from a copy") from error
+    return settings | {"plan": known, "parts": parts}
+
+
 def _statement(path: Path) -> PrivacyStatement:
     values = read_json(path)
     try:
         numbers = {name: float(values[name]) for name in ("epsilon", "delta", "dataset_epsilon")}
         sigma = tuple(float(scale) for scale in values["sigma"])
         plain = {field.name: values[field.name] for field in fields(PrivacyStatement) if field.name in values}
-        return PrivacyStatement(**(plain | numbers | {"sigma": sigma}))
-    except (LookupError, TypeError, ValueError) as error:
+        statement = PrivacyStatement(**(plain | numbers | {"sigma": sigma}))
+        _check_statement(statement)
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise RunError(f"{path} is not a privacy statement ({type(error).__name__}); restore it from a copy") from error
+    return statement
+
+
+def _check_statement(statement: PrivacyStatement) -> None:
+    """Refuse what no run states: it goes into cards and pages, and what is said to be private must be a sound claim."""
+    plain = type(statement.private) is bool and type(statement.secure_noise) is bool
+    numbers = (statement.epsilon, statement.delta, statement.dataset_epsilon, *statement.sigma)
+    sound = all(each >= 0 for each in numbers) and 0 < statement.delta < 1 and type(statement.votes_per_unit) is int
+    words = _UNIT.fullmatch(statement.unit) and _IN_WORDS.fullmatch(statement.unpaid)
+    claimed = statement.private and not (statement.secure_noise and math.isfinite(statement.epsilon))
+    if not (plain and sound and words and statement.neighbours in _RELATION) or claimed or statement.votes_per_unit < 1:
+        raise ValueError
 
 
 def _as_csv(table: pa.Table) -> bytes:
@@ -186,7 +240,7 @@ def _card(name: str, settings: dict[str, Any], statement: PrivacyStatement, tabl
     )
     parts = [
         _front_matter(name, statement, len(table), hub=hub),
-        f"# {name}",
+        f"# {_in_markdown(name)}",
         summary,
         "## Privacy",
         statement.text(),
@@ -199,9 +253,15 @@ def _card(name: str, settings: dict[str, Any], statement: PrivacyStatement, tabl
     return ("\n\n".join(parts) + "\n").encode()
 
 
+def _in_markdown(text: str) -> str:
+    """Write a text so that Markdown and HTML take it for what it says, on one line."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;")
+
+
 def _front_matter(name: str, statement: PrivacyStatement, rows: int, *, hub: bool) -> str:
     size = next((text for limit, text in _SIZES.items() if rows < limit), "n>1M")
-    lines = [f"pretty_name: {json.dumps(name)}", "tags:", "- synthetic"]
+    pretty = json.dumps(name).replace("\x7f", "\\u007f")  # a JSON string is one of YAML but for this
+    lines = [f"pretty_name: {pretty}", "tags:", "- synthetic"]
     lines += ["- differential-privacy"] if statement.private else ["- not-private"]
     lines += ["size_categories:", f"- {size}"]
     if hub:

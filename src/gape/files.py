@@ -6,14 +6,17 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from gape.errors import RunError
 from gape.types import Samples
+
+N = TypeVar("N", np.int64, np.float64)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -38,7 +41,8 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def locked(lock: Path, folder: Path) -> Iterator[None]:
-    """Keep other processes out of `folder`; the lock ends with the process, however that ends."""
+    """Keep other processes out of `folder`, which holds no links; the lock ends with the process, however that ends."""
+    refuse_links(folder)
     with lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,6 +51,14 @@ def locked(lock: Path, folder: Path) -> Iterator[None]:
         for unfinished in folder.rglob(".*.tmp"):  # left by a process that was killed while writing
             unfinished.unlink()
         yield
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuse a folder with a symbolic link anywhere below it: what is read and written there must be there."""
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            if (path := Path(place) / name).is_symlink():
+                raise RunError(f"{path} is a symbolic link, which no run makes; put the file itself there")
 
 
 def write_json(path: Path, value: Any) -> None:  # whatever JSON can hold
@@ -59,7 +71,7 @@ def read_json(path: Path) -> Any:
     """Read JSON written by `write_json`."""
     try:
         return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path} cannot be read as JSON ({type(error).__name__}); restore it from a copy") from error
 
 
@@ -77,11 +89,40 @@ def table_bytes(table: pa.Table) -> bytes:
 
 
 def read_table(path: Path) -> pa.Table:
-    """Read a parquet file."""
+    """Read a parquet file, all of it valid."""
     try:
-        return pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
+        # As a file alone: a folder of that name would be read as a dataset.
+        with path.open("rb") as file, pq.ParquetFile(file) as opened:
+            table = opened.read()
+        table.validate(full=True)
+    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
         raise RunError(f"{path} cannot be read as parquet ({type(error).__name__}); restore it from a copy") from error
+    return table
+
+
+def read_numbers(path: Path, table: pa.Table, name: str, kind: type[N]) -> NDArray[N]:
+    """Return a column of finite numbers of the table that was read from `path`."""
+    if table.column_names.count(name) == 1 and not table[name].null_count:
+        given = table.schema.field(name).type
+        if pa.types.is_integer(given) or (pa.types.is_floating(given) and kind is np.float64):
+            values: NDArray[N] = table[name].to_numpy().astype(kind)
+            if np.isfinite(values).all():
+                return values
+    raise RunError(f"{path} has no column {name!r} of numbers; restore it from a copy")
+
+
+def read_samples(path: Path, table: pa.Table) -> Samples:
+    """Return the samples of the table that was read from `path`: finite vectors, texts, or texts with labels."""
+    if table.column_names.count("sample") == 1:
+        column = table["sample"]
+        kind = column.type
+        if pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type) and kind.list_size:
+            flat = column.combine_chunks().flatten()
+            if len(flat) == len(column) * kind.list_size and not flat.null_count and np.isfinite(flat).all():
+                return samples_from_arrow(column)
+        elif not _lacks_texts(column):
+            return samples_from_arrow(column)
+    raise RunError(f"{path} has no column 'sample' of vectors or texts; restore it from a copy")
 
 
 def samples_to_arrow(samples: Samples) -> pa.Array:
@@ -116,6 +157,16 @@ def samples_to_columns(samples: Samples) -> dict[str, pa.Array]:
     if samples.dtype.names:
         return {name: samples_to_arrow(samples[name]) for name in samples.dtype.names}
     return {"sample" if samples.ndim == 2 else "text": samples_to_arrow(samples)}
+
+
+def _lacks_texts(column: pa.ChunkedArray) -> bool:
+    """Whether a column has anything but texts in it, or, with fields, but a text and a label each."""
+    array = column.combine_chunks()
+    if pa.types.is_struct(array.type):
+        names = [array.type.field(i).name for i in range(array.type.num_fields)]
+        inner = (_lacks_texts(pa.chunked_array([array.field(name)])) for name in names if names.count(name) == 1)
+        return sorted(names) != ["label", "text"] or bool(array.null_count) or any(inner)
+    return not pa.types.is_string(array.type) or bool(array.null_count)
 
 
 def _plain(value: Any) -> Any:

@@ -35,8 +35,9 @@ from gape.errors import RunError
 from gape.files import (
     locked,
     read_json,
+    read_numbers,
+    read_samples,
     read_table,
-    samples_from_arrow,
     samples_to_arrow,
     samples_to_columns,
     write_atomically,
@@ -75,10 +76,17 @@ class RunFolder:
             settings = {"format": _FORMAT, "run": run, "ledger": ledger, "plan": asdict(plan), "parts": parts}
             return cls(path, run, plan, settings)
         settings = read_json(settings_file)
-        stored = _plan_from_json(settings["plan"])
+        try:
+            stored, name = _plan_from_json(settings["plan"]), str(settings["run"])
+            known = {str(key): str(part) for key, part in settings["parts"].items()}
+            settings = settings | {"parts": known, "ledger": settings["ledger"]}
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise RunError(
+                f"{settings_file} is not that of a run ({type(error).__name__}); restore it from a copy"
+            ) from error
         _refuse_other_run(path, settings, stored, plan, parts, ledger)
         extended = settings | {"plan": asdict(plan)} if plan.rounds > stored.rounds else None
-        return cls(path, settings["run"], plan if extended else stored, extended)
+        return cls(path, name, plan if extended else stored, extended)
 
     def prepare(self) -> None:
         """Make the folder and write down the settings, where they are new."""
@@ -124,16 +132,16 @@ class RunFolder:
             return state
         table = read_table(following)
         proposal = Proposal(
-            samples=samples_from_arrow(table["sample"]),
-            parents=table["parent"].to_numpy().astype(np.int64),
-            scales=table["scale"].to_numpy().astype(np.float64),
+            samples=read_samples(following, table),
+            parents=read_numbers(following, table, "parent", np.int64),
+            scales=read_numbers(following, table, "scale", np.float64),
         )
         return replace(state, proposal=proposal)
 
     def synthetic(self, turn: int) -> Samples:
         """Return S(t)."""
-        table = read_table(self._round(turn, make=False) / "synthetic.parquet")
-        return samples_from_arrow(table["sample"])
+        path = self._round(turn, make=False) / "synthetic.parquet"
+        return read_samples(path, read_table(path))
 
     def publish(self, samples: Samples, statement: PrivacyStatement) -> None:
         """Write `release/`. The statement comes first: should the writing stop there, it claims too little."""
@@ -169,7 +177,7 @@ def _refuse_other_run(
 ) -> None:
     """A folder goes on with the run that it began, or not at all."""
     if settings.get("format") != _FORMAT:
-        raise RunError(f"{path} was written in format {settings.get('format')}, not {_FORMAT}; name a new folder")
+        raise RunError(f"{path} was written in format {settings.get('format')!r:.40}, not {_FORMAT}; name a new folder")
     if settings["ledger"] != ledger:
         raise RunError(f"{path} is charged to another ledger; give the one it was started with")
     old, new = asdict(stored) | settings["parts"], asdict(plan) | parts
@@ -177,6 +185,6 @@ def _refuse_other_run(
         grown = name in _MAY_GROW and plan.sigma == stored.sigma and plan.rounds >= stored.rounds
         if old.get(name) != new[name] and not grown:
             raise RunError(
-                f"{path} was started with {name} {old.get(name)}, not {new[name]}; "
+                f"{path} was started with {name} {old.get(name)!s:.200}, not {new[name]!s:.200}; "
                 "use the same settings to resume it, or name a new folder"
             )

@@ -41,11 +41,13 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 GENERATORS = ("embedded", "openai:MODEL", "hf:MODEL", "corpus:FILE")
 EMBEDDERS = ("minilm", "openai:MODEL", "st:MODEL")
+LOCAL, RAY = "local", "ray"
+ENGINES = (LOCAL, RAY, f"{RAY}:ADDRESS")
 
 # May differ between the parts of one run: they change neither what is asked nor what is released.
 OPERATIONAL = frozenset(
     {"data", "ledger", "budget_epsilon", "labels_are_public", "private_text_may_leave"}
-    | {"key_variable", "embedder_key_variable", "concurrency", "timeout"}
+    | {"key_variable", "embedder_key_variable", "concurrency", "timeout", "engine", "workers"}
     | {"prompt_price", "completion_price", "max_tokens_total", "max_cost"}
 )
 
@@ -160,6 +162,16 @@ class Settings:
         "count as zero, which came nearer to the data under much noise.",
     )
 
+    engine: str = _said(
+        LOCAL,
+        "Engine",
+        "Who reads, votes and writes in `gape run`: local for this process, ray for workers of a Ray cluster on this "
+        "machine, ray:ADDRESS for those of one that runs.",
+    )
+    workers: int | None = _said(
+        None, "Engine", "How many of them, with Ray; by default one for every core of the cluster."
+    )
+
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for each in fields(self):
@@ -175,6 +187,12 @@ class Settings:
                 )
         self._check_numbers()
         self._check_threshold()
+        self._check_engine()
+
+    @property
+    def on_ray(self) -> bool:
+        """Whether the workers of a Ray cluster read the data, vote and write."""
+        return self.engine != LOCAL
 
     @classmethod
     def of(cls, *layers: Mapping[str, Any]) -> "Settings":
@@ -218,7 +236,7 @@ class Settings:
         return "\n".join(lines[1:]) + "\n"
 
     def _check_numbers(self) -> None:
-        for name in ("samples", "rounds", "initial", "copies", "votes_per_unit", "words", "concurrency"):
+        for name in ("samples", "rounds", "initial", "copies", "votes_per_unit", "words", "concurrency", "workers"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, got {value}")
@@ -262,6 +280,21 @@ class Settings:
                 f"threshold must be auto, paper or a number of sigmas, at least 0, got {_brief(self.threshold)}"
             )
         object.__setattr__(self, "threshold", sigmas)
+
+    def _check_engine(self) -> None:
+        kind, colon, address = self.engine.partition(":")
+        if self.engine != LOCAL and (kind != RAY or bool(colon) != bool(address)):
+            raise InputError(f"engine must be one of {', '.join(ENGINES)}, got {_brief(self.engine)}")
+        if self.on_ray and self.separation == PRIVATE_KMEANS:
+            raise InputError(
+                f"separation {PRIVATE_KMEANS} needs all vectors in one process, not with engine {_brief(self.engine)}; "
+                "use engine local, or give a number"
+            )
+        if self.on_ray and self.label is not None and self.labels is None:
+            raise InputError(
+                f"with engine {_brief(self.engine)} the data is read by the workers alone; list the labels that can "
+                "occur as labels"
+            )
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -8,7 +8,6 @@ and the ledger of the data: beside the data, since the budget belongs to the dat
 """
 
 import fcntl
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
@@ -17,7 +16,7 @@ from pathlib import Path
 from gape.assembly import Private, text_fingerprint, unit_of
 from gape.errors import BudgetError, PrivacyError, RunError
 from gape.export import read_finished
-from gape.files import read_json, write_atomically
+from gape.files import read_json, refuse_links, write_atomically
 from gape.language.spending import Tokens
 from gape.language.stored import stored_tokens
 from gape.plan import Plan
@@ -99,6 +98,7 @@ class TextFolder:
         """Return the settings of the run that is there."""
         if not self._settings.exists():
             raise RunError(f"{self.path} holds no text run; name the folder of one")
+        refuse_links(self.path)
         return Settings.of(read_toml(self._settings))
 
     def write(self, settings: Settings) -> None:
@@ -110,11 +110,15 @@ class TextFolder:
     def refuse_foreign(self) -> None:
         """Refuse a folder that holds something else than a text run."""
         try:
-            occupied = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
+            occupied = self.path.exists() and (not self.path.is_dir() or any(map(self._foreign, self.path.iterdir())))
         except OSError as error:
             raise RunError(f"the folder {self.path} cannot be read ({error.strerror}); name another one") from None
         if occupied and not self._settings.exists():
             raise RunError(f"{self.path} exists and is not the folder of a text run; name a new folder")
+
+    def _foreign(self, entry: Path) -> bool:
+        """Whether an entry is more than what a process leaves that was stopped before it had written the settings."""
+        return entry != self._internal or any(not each.match(".*.tmp") for each in entry.iterdir())
 
     def same_run(self, settings: Settings) -> Settings:
         """Return settings to go on with: these, if a run that is there was started with the same."""
@@ -138,7 +142,7 @@ class TextFolder:
         if path != ":memory:" and Path(path).parent == self._internal:
             self.write(settings)
         budget = Budget(settings.budget_epsilon or plan.epsilon, plan.delta, plan.neighbours)
-        ledger = _ledger(path, None if Path(path).exists() else budget)
+        ledger = _ledger(path, budget)
         with _closed_on_error(ledger):
             if settings.budget_epsilon is not None and ledger.budget.epsilon != settings.budget_epsilon:
                 ledger.change_budget(epsilon=settings.budget_epsilon, delta=ledger.budget.delta)
@@ -204,11 +208,7 @@ class TextFolder:
 
 def _ledger(path: str, budget: Budget | None = None) -> Ledger:
     try:
-        return Ledger(path, budget)
-    except sqlite3.Error as error:
-        raise RunError(
-            f"{path} cannot be used as a ledger ({error}); restore it from a copy, or name another"
-        ) from None
+        return Ledger(path, budget, keep=True)
     except OSError as error:
         raise RunError(f"the ledger {path} cannot be written ({error.strerror}); name another place for it") from None
 

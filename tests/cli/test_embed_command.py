@@ -54,7 +54,7 @@ def test_it_takes_the_flags_that_it_needs_and_no_others(here: Path) -> None:
 def test_interrupted_it_says_how_to_go_on(here: Path) -> None:
     """In a terminal, by the signal that Ctrl-C sends, once there is something to lose."""
     write_csv(here / "reviews.csv", private_rows(400))
-    program = "import sys; from gape.cli import main; sys.modules['gape.synthesize']._TEXTS_AT_ONCE = 8; main()"
+    program = "import sys; from gape.cli import main; sys.modules['gape.embedding']._TEXTS_AT_ONCE = 8; main()"
     flags = ["embed", "reviews.csv", "--text", "review", "--out", "v"]
     own, terminal = pty.openpty()
     running = subprocess.Popen([sys.executable, "-c", program, *flags], stderr=terminal, stdout=subprocess.PIPE)

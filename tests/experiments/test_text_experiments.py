@@ -15,7 +15,7 @@ QUESTIONS = ROOT / "src" / "gape" / "demos" / "questions.csv.gz"
 
 
 def script(experiment: str, *arguments: object) -> str:
-    command = [sys.executable, ROOT / "experiments" / experiment / "run.py", *map(str, arguments)]
+    command = [sys.executable, str(ROOT / "experiments" / experiment / "run.py"), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

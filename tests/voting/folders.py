@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from gape.embedding import _save as save
 from gape.files import locked
-from gape.synthesize import _save as save
 from gape.types import Points
 from gape.voting.filling import Filling
 from gape.voting.store import Origin, VectorFolder, record_digest

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gape.advice import ENGINES, MOST_SAMPLES, Outlook, outlook, round_cost
-from gape.assembly import Private, make_plan, open_private, resolved, unit_of, units_of, variations_of
+from gape.assembly import Here, make_plan, open_private, resolved, unit_of, units_of, variations_of
 from gape.cli.flags import takes_settings
 from gape.cli.live import watching
 from gape.cli.models import fetch_missing, models_of
@@ -70,8 +70,8 @@ def run(
 ) -> None:
     """Make synthetic texts from private ones, under a differential privacy guarantee.
 
-    Private texts stay on this machine and vote for what a generator has written. A run that is stopped goes on by
-    `gape resume`. See `gape plan` for what to expect.
+    Private texts stay on this machine, or with the workers of --engine, and vote for what a generator has written. A
+    run that is stopped goes on by `gape resume`. See `gape plan` for what to expect.
     """
     folder = out or Path("runs") / (Path(settings.data).name.partition(".")[0] or "run")
     _fetch_models(settings)
@@ -89,6 +89,8 @@ def resume(
     max_tokens_total: Annotated[int | None, typer.Option(help="Another cap on its tokens.")] = None,
     concurrency: Annotated[int | None, typer.Option(help="Requests in flight.")] = None,
     key_variable: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Another engine: local, ray or ray:ADDRESS.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Workers of the engine ray.")] = None,
 ) -> None:
     """Go on with a run that was stopped, by its own settings.
 
@@ -106,6 +108,8 @@ def resume(
             max_tokens_total=max_tokens_total,
             concurrency=concurrency,
             key_variable=key_variable,
+            engine=engine,
+            workers=workers,
         )
     _print_result(output(), run, result)
 
@@ -113,11 +117,12 @@ def resume(
 def _fetch_models(settings: Settings) -> None:
     """Fetch what the run needs and is not here, once it is clear that the run can be."""
     if not all(weights.fetched for weights in models_of(settings)):
-        resolved(settings, open_private(settings))
+        if not settings.on_ray:  # else the data is for the workers to read
+            resolved(settings, open_private(settings))
         fetch_missing(settings)
 
 
-def _print_plan(console: Console, settings: Settings, private: Private, chosen: Plan, expected: Outlook) -> None:
+def _print_plan(console: Console, settings: Settings, private: Here, chosen: Plan, expected: Outlook) -> None:
     unit = unit_of(private)
     blank = f", {private.dropped} blank rows left out" if private.dropped else ""
     users = f" of {expected.units} users" if unit == "user" else ""

@@ -90,6 +90,11 @@ class RayElectorate:
         return self._unit
 
     @property
+    def source(self) -> str:
+        """Where the records come from, in words."""
+        return f"the data of {len(self._shards)} workers"
+
+    @property
     def units(self) -> int:
         """How many privacy units there are, which is taken as public."""
         return sum(held.units for held in self._held)

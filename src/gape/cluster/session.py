@@ -59,6 +59,11 @@ def ray_cluster(address: str | None = None, *, cores: int | None = None, store: 
         ray.shutdown()
 
 
+def cluster_cores() -> int:
+    """Count the cores of the cluster that this process is connected to."""
+    return int(connected_ray().cluster_resources().get("CPU", 1))
+
+
 def import_ray() -> Any:
     """Return the module, with its usage statistics and its output off."""
     for name, value in _QUIET.items():

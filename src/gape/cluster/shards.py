@@ -14,7 +14,7 @@ from gape.errors import InputError, PrivacyError
 from gape.labels import LabelledEmbedder, labelled
 from gape.protocols import Embedder
 from gape.types import Indices, Points
-from gape.voting.store import record_digest
+from gape.voting.store import record_contents, record_digest
 
 _Divisible = TypeVar("_Divisible", "TextShard", "PointShard")
 
@@ -87,7 +87,9 @@ class TextShard:
         else:
             points = embedder.embed(texts)
         units = None if users is None else users.tolist()
-        return Block(points, units, lambda: _contents(texts, users), tuple(map(_file_digest, files)), salted=False)
+        return Block(
+            points, units, lambda: record_contents(texts, users), tuple(map(_file_digest, files)), salted=False
+        )
 
 
 @dataclass(frozen=True)
@@ -167,15 +169,9 @@ def _joined(files: Sequence[Records], kept: Sequence[Indices], column: str) -> A
     return np.concatenate([each[rows] for each, rows in zip(columns, kept, strict=True)])
 
 
-def _contents(texts: Any, users: Any) -> Iterator[bytes]:
-    """What a ledger knows texts by: as in `gape.assembly.record_content`, so that there is one budget for them."""
-    names = users if users is not None else [""] * len(texts)
-    return (f"{len(user)} {user} {text}".encode() for user, text in zip(names, texts, strict=True))
-
-
 def _file_digest(records: Records) -> bytes:
     digest = hashlib.blake2b(digest_size=32)
-    for content in _contents(records.texts, records.users):
+    for content in record_contents(records.texts, records.users):
         digest.update(record_digest(content))
     return digest.digest()
 

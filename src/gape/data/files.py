@@ -15,14 +15,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gape.data.tables import SOME, Table, from_arrow, from_dicts, is_name, reading, shown
+from gape.data.tables import Table, from_arrow, from_dicts, is_name, reading, shown
 from gape.errors import InputError
 
 # The longest text of one record, in characters; a longer one is rather a file whose rows were not told apart.
 LONGEST = 1_000_000
 
-# A line of a file may hold several cells.
+# A line of a file, or a row of several lines, may hold several cells.
 _LONGEST_LINE = 16 * LONGEST
+
+# What is compressed may grow so much, and what is smaller than this in any case: more was made to fill the memory.
+_MOST_GROWTH = 100
+_SMALL_TEXT, _SMALL_TABLE, _FEW_ROWS = 2**22, 2**27, 10**6  # bytes unpacked of a text, of a table, and its rows
+
+_ROWS_AT_ONCE = 100  # of parquet: a file of a few bytes can repeat its longest cell in every row
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _KINDS = ".csv, .tsv, .jsonl, .ndjson or .txt, each also with .gz, or .parquet"
@@ -47,7 +53,7 @@ def from_path(source: str | Path) -> Table:
     if kind in _SEPARATORS:
         return _csv(path, _SEPARATORS[kind])
     if kind in {".jsonl", ".ndjson"}:
-        return from_dicts(path.name, _json_lines(path), "line")
+        return from_dicts(path.name, lambda: _json_lines(path), "line")
     if kind == ".txt":
         return Table(path.name, lambda _: ([line.rstrip("\r\n")] for line in _lines(path)), row="line")
     if kind == ".parquet" and plain == path:
@@ -80,11 +86,24 @@ def _csv(path: Path, separator: str) -> Table:
 
 def _cells(path: Path, separator: str) -> Iterator[list[str]]:
     """Read a CSV file, header included; a quoted cell may hold line ends."""
-    reader = csv.reader(_lines(path, newline=""), delimiter=separator, strict=True)
-    number = 0
+    taken = number = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal taken
+        for line in _lines(path, newline=""):
+            taken += len(line)
+            if taken > _LONGEST_LINE:
+                raise InputError(
+                    f"row {number} of {path.name}, not counting the header, is longer than {_LONGEST_LINE} characters; "
+                    "split it, or close its quotes"
+                )
+            yield line
+
+    reader = csv.reader(lines(), delimiter=separator, strict=True)
     before = csv.field_size_limit(LONGEST)  # it belongs to the whole process
     try:
-        for number, cells in enumerate(reader, start=1):  # noqa: B007  (the error names the row)
+        for number, cells in enumerate(reader, start=1):  # noqa: B007  (the errors name the row)
+            taken = 0
             yield cells
     except csv.Error as error:
         size = "field limit" in str(error)
@@ -107,9 +126,14 @@ def _json_lines(path: Path) -> Iterator[Any]:
 
 def _lines(path: Path, newline: str | None = None) -> Iterator[str]:
     with _decoded(path, path.name, newline) as file:
+        # In characters, of which there are no more than bytes.
+        left = max(_SMALL_TEXT, _MOST_GROWTH * path.stat().st_size)
         number = 0
         while line := file.readline(_LONGEST_LINE + 1):
             number += 1
+            left -= len(line)
+            if left < 0:
+                raise InputError(_grown(path.name))
             if len(line) > _LONGEST_LINE:
                 raise InputError(f"line {number} of {path.name} is longer than {_LONGEST_LINE} characters; split it")
             if "\0" in line:
@@ -183,9 +207,33 @@ def _parquet(source: str, paths: Sequence[Path]) -> Table:
         for number, path in enumerate(paths, start=1):
             with pq.ParquetFile(path) as file:
                 _same_columns(source, number, chosen, file.schema_arrow)
-                yield from file.iter_batches(SOME, columns=chosen)
+                yield from _bounded(source, path, file, chosen)
 
     return from_arrow(source, schema, batches)
+
+
+def _bounded(source: str, path: Path, file: pq.ParquetFile, chosen: list[str]) -> Iterator[pa.RecordBatch]:
+    """Read what does not unpack to far more than the file, by what its metadata say and by what comes of it."""
+    size, content = path.stat().st_size, file.metadata
+    most = max(_SMALL_TABLE, _MOST_GROWTH * size)
+    unpacked = sum(content.row_group(i).total_byte_size for i in range(content.num_row_groups))
+    if unpacked > most or content.num_rows > max(_FEW_ROWS, _MOST_GROWTH * size):
+        raise InputError(_grown(source))
+    read = 0
+    for packed in file.iter_batches(_ROWS_AT_ONCE, columns=chosen):
+        columns = [each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in packed.columns]
+        batch = pa.RecordBatch.from_arrays(columns, names=packed.schema.names)
+        read += batch.nbytes
+        if read > most:
+            raise InputError(_grown(source))
+        yield batch
+
+
+def _grown(source: str) -> str:
+    return (
+        f"{source} unpacks to more than {_MOST_GROWTH} times its size, as files made to fill the memory do; "
+        "write it anew without compression if it is meant so"
+    )
 
 
 def _saved_dataset(path: Path, found: Sequence[Path]) -> Table:
@@ -198,6 +246,8 @@ def _saved_dataset(path: Path, found: Sequence[Path]) -> Table:
             reordered = content.get("_indices_data_files") or content.get("_indices_files")
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             raise InputError(f"state.json of {path.name} is damaged; save the dataset again") from None
+        if not set(paths) <= set(found):
+            raise InputError(f"{path.name} cannot be read: its state.json names other files; save the dataset again")
         if reordered or not paths:
             raise InputError(f"{path.name} holds a dataset in an old or empty form; save it again with save_to_disk")
     with reading(path.name), _ipc(paths[0]) as reader:
@@ -208,7 +258,9 @@ def _saved_dataset(path: Path, found: Sequence[Path]) -> Table:
             with _ipc(file) as reader:
                 _same_columns(path.name, number, chosen, reader.schema)
                 stream = not hasattr(reader, "num_record_batches")
-                yield from reader if stream else map(reader.get_batch, range(reader.num_record_batches))
+                for batch in reader if stream else map(reader.get_batch, range(reader.num_record_batches)):
+                    batch.validate(full=True)  # offsets in a damaged file may point anywhere in memory
+                    yield batch
 
     return from_arrow(path.name, schema, batches)
 
@@ -216,7 +268,8 @@ def _saved_dataset(path: Path, found: Sequence[Path]) -> Table:
 @contextmanager
 def _ipc(path: Path) -> Iterator[Any]:
     """Open either of Arrow's two formats, told apart by how they begin."""
-    with pa.memory_map(str(path)) as file:
+    # Not mapped into memory: what lies beyond the end of a file that was cut would end the process.
+    with pa.OSFile(str(path)) as file:
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
         with pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file) as reader:

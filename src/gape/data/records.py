@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gape.data.files import LONGEST, from_path
-from gape.data.tables import SOME, Table, from_arrow, from_frame, from_items, missing, shown
+from gape.data.tables import SOME, Table, from_arrow, from_frame, from_items, is_name, missing, shown
 from gape.errors import InputError
 
 _HALF_A_PAIR = re.compile("[\ud800-\udfff]")
@@ -87,10 +87,7 @@ def _choose(table: Table, text: str | None, label: str | None, user: str | None)
         if given:
             raise InputError(f"{table.source} has no columns, got {given[0]!r}; leave out text, label and user")
         return [""]
-    for name in given:
-        if (found := sum(name == other for other in table.names)) != 1:
-            times = f"{found} columns" if found else "no column"
-            raise InputError(f"{table.source} has {times} {name!r}; name one of {shown(table.names)}")
+    _refuse_ambiguous(table, given)
     if text is None:
         free = [name for name in table.textual if name not in {label, user}]
         if len(free) != 1:
@@ -99,7 +96,16 @@ def _choose(table: Table, text: str | None, label: str | None, user: str | None)
                 f"set text to the right one of {shown(table.names)}"
             )
         text = free[0]
+        _refuse_ambiguous(table, [text])
     return [text, *(name for name in (label, user) if name is not None)]
+
+
+def _refuse_ambiguous(table: Table, names: Sequence[str]) -> None:
+    for name in names:
+        if (found := sum(name == other for other in table.names)) != 1:
+            times = f"{found} columns" if found else "no column"
+            said = repr(name) if is_name(name) else "of the same name"
+            raise InputError(f"{table.source} has {times} {said}; name one of {shown(table.names)}")
 
 
 def _text(cell: Any, where: str) -> str | None:

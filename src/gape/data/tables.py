@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,11 @@ from gape.errors import InputError
 
 # Rows that are looked at to tell which columns there are, or held at once as Python objects beside the result.
 SOME = 1_000
+
+# A table with more columns is rather one that lies on its side, or made to fill the memory.
+MOST_COLUMNS = 10_000
+
+_SHOWN = 20  # names in a message, at most
 
 
 @dataclass(frozen=True)
@@ -26,32 +31,39 @@ class Table:
     textual: Sequence[str] = ()  # the columns that hold texts
     row: str = "row"  # what one row is called
 
+    def __post_init__(self) -> None:
+        refuse_many_columns(self.source, len(self.names))
+
 
 def from_items(items: Any) -> Table:
     """Take a sequence of texts, or of dicts."""
     if isinstance(items, np.ndarray) and items.ndim != 1:
         raise InputError(f"an array of texts has one axis, got shape {items.shape}; give one text per entry")
     if isinstance(next(iter(items), None), Mapping):
-        return from_dicts("the list", iter(items), "item")
+        return from_dicts("the list", lambda: iter(items), "item")
     return Table(f"the {type(items).__name__}", lambda _: ([item] for item in items), row="item")
 
 
-def from_dicts(source: str, items: Iterator[Any], row: str) -> Table:
-    """Take dicts as rows; one without a column has nothing in it."""
-    first = list(islice(items, SOME))
+def from_dicts(source: str, items: Callable[[], Iterator[Any]], row: str) -> Table:
+    """Take dicts as rows; one without a column has nothing in it. They are read twice, and no two held at once."""
 
     def rows(chosen: Sequence[str]) -> Iterator[list[Any]]:
-        for number, item in enumerate(chain(first, items), start=1):
+        for number, item in enumerate(items(), start=1):
             if not isinstance(item, Mapping):
                 raise InputError(f"{row} {number} of {source} is {type(item).__name__}, not a dict of columns")
             yield [item.get(name) for name in chosen]
 
-    seen = [item for item in first if isinstance(item, Mapping)]
-    names = list(dict.fromkeys(name for item in seen for name in item if isinstance(name, str)))
+    names: dict[str, set[bool]] = {}  # of each column, whether its cells are texts
+    for item in islice(items(), SOME):
+        for name, cell in item.items() if isinstance(item, Mapping) else ():
+            if isinstance(name, str):
+                kinds = names.setdefault(name, set())
+                if not missing(cell):
+                    kinds.add(isinstance(cell, str))
+        refuse_many_columns(source, len(names))
     if not names:
         raise InputError(f"{source} has no columns in its first rows; give one object with named columns per row")
-    textual = [name for name in names if _all_texts(item.get(name) for item in seen)]
-    return Table(source, rows, names, textual, row)
+    return Table(source, rows, list(names), [name for name, kinds in names.items() if kinds == {True}], row)
 
 
 def from_frame(frame: Any) -> Table:
@@ -81,7 +93,8 @@ def from_arrow(source: str, schema: pa.Schema, batches: Callable[[list[str]], It
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
-    return Table(source, rows, schema.names, [part.name for part in schema if is_text(part.type)])
+    with reading(source):
+        return Table(source, rows, schema.names, [part.name for part in schema if is_text(part.type)])
 
 
 def _all_texts(cells: Iterable[Any]) -> bool:
@@ -97,7 +110,14 @@ def is_name(text: str) -> bool:
 
 def shown(names: Sequence[str]) -> str:
     """List names for a message; a column whose name may be content is given by its place."""
-    return ", ".join(repr(name) if is_name(name) else f"column {i}" for i, name in enumerate(names, start=1))
+    said = [repr(name) if is_name(name) else f"column {i}" for i, name in enumerate(names[:_SHOWN], start=1)]
+    return ", ".join(said) + (f" and {len(names) - _SHOWN} others" if len(names) > _SHOWN else "")
+
+
+def refuse_many_columns(source: str, count: int) -> None:
+    """Refuse a table that no table is."""
+    if count > MOST_COLUMNS:
+        raise InputError(f"{source} has more than {MOST_COLUMNS} columns; keep those that are needed")
 
 
 def missing(cell: Any) -> bool:

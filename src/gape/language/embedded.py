@@ -22,9 +22,8 @@ _TOKENS_AT_ONCE = 128  # of prompts, in one step of an engine; its working memor
 class EmbeddedModel:
     """A GGUF model that speaks ChatML, as SmolLM2 does, run by llama.cpp; prompts and answers stay on this machine.
 
-    With SmolLM2 the same request gets the same text on the same machine with the same engine, bit for bit, whatever it
-    is answered together with and in however many slots; no answer starts from another's cached prompt, which would
-    break that. Models of other quantisation, or other processors, may keep it up to rounding only.
+    The same request gets the same text up to rounding, which can depend on what it is answered together with, and now
+    and then changes a token and what follows; no answer starts from another's cached prompt, which would add to that.
     """
 
     can_continue = True

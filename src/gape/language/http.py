@@ -60,14 +60,15 @@ class Job(Generic[T]):
 class Endpoint:
     """A model behind an OpenAI-compatible service: how it is reached, how patiently, and at what price.
 
-    The key is read from the environment when requests are sent and is kept nowhere; without one none is sent,
-    as servers of one's own often need none. No error, log line or repr holds a key, a prompt or an answer.
-    Usage and caps are those of this object.
+    The key is read from the environment, or from a file of mode 0600, when requests are sent and is kept nowhere;
+    without one none is sent, as servers of one's own often need none. No error, log line or repr holds a key, a prompt
+    or an answer. Usage and caps are those of this object.
     """
 
     model: str
     base_url: str = "https://api.openai.com/v1"
     key_variable: str = "OPENAI_API_KEY"  # the name of the environment variable
+    key_file: str | None = None  # a file that holds the key instead, and that nobody else may read
     concurrency: int = 16  # requests in flight, at most
     timeout: float = 120.0  # seconds until an attempt is given up
     attempts: int = 8  # for each request
@@ -180,11 +181,8 @@ class Endpoint:
         status, code = response.status_code, _error_code(response)
         said = f"status {status} ({code})" if code else f"status {status}"
         if status in {401, 403}:
-            state = "wrong or not entitled to this model" if os.environ.get(self.key_variable) else "missing"
-            return ServiceError(
-                f"{self.base_url} refused the key with {said}; the one in the environment variable "
-                f"{self.key_variable} is {state}"
-            )
+            state = "wrong or not entitled to this model" if self._key() else "missing"
+            return ServiceError(f"{self.base_url} refused the key with {said}; the one in {self._key_place} is {state}")
         if status == 404:
             return ServiceError(
                 f"{self.base_url} has no model {self.model!r} or is not the address of the service ({said}); "
@@ -213,16 +211,34 @@ class Endpoint:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=self.concurrency)
         client = httpx.AsyncClient(limits=limits, timeout=None)  # noqa: S113  (see fail_after)
         client.headers["Content-Type"] = "application/json"
-        if os.environ.get(self.key_variable):
+        if self._key():
             # Checked here, since HTTP libraries quote a header that they cannot send. No variable holds the key:
             # some tracebacks show them.
-            if not re.fullmatch(r"[!-~]+", os.environ[self.key_variable]):
+            if not re.fullmatch(r"[!-~]+", self._key()):
                 raise InputError(
-                    f"the environment variable {self.key_variable} holds spaces, line ends or characters beyond ASCII, "
-                    "which a key never does; set it again"
+                    f"{self._key_place} holds spaces, line ends or characters beyond ASCII, which a key never does; "
+                    "set it again"
                 )
-            client.headers["Authorization"] = f"Bearer {os.environ[self.key_variable]}"
+            client.headers["Authorization"] = f"Bearer {self._key()}"
         return client
+
+    @property
+    def _key_place(self) -> str:
+        return f"the file {self.key_file}" if self.key_file else f"the environment variable {self.key_variable}"
+
+    def _key(self) -> str:
+        """Read the key anew, so that no attribute and no variable keeps it."""
+        if self.key_file is None:
+            return os.environ.get(self.key_variable, "")
+        try:
+            with open(self.key_file, encoding="utf-8") as file:  # noqa: PTH123  (its mode is that of what is read)
+                if os.fstat(file.fileno()).st_mode & 0o077:
+                    raise InputError(
+                        f"the key file {self.key_file} is open to other users; run: chmod 600 {self.key_file}"
+                    )
+                return file.read().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{self._key_place} cannot be read ({type(error).__name__}); check the path") from None
 
 
 @contextmanager

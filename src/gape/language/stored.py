@@ -124,7 +124,7 @@ def stored_tokens(path: str | Path) -> tuple[int, Tokens]:
     try:
         with closing(sqlite3.connect(path, timeout=_WAIT_SECONDS)) as database:
             answers, prompt, completion = database.execute(sums).fetchone()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise RunError(
             f"the stored answers in {path} cannot be read ({error}); restore the file or remove it"
         ) from None

@@ -18,7 +18,7 @@ import secrets
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
@@ -71,15 +71,20 @@ class Budget:
 class Ledger:
     """The budget file of one private dataset."""
 
-    def __init__(self, path: str | Path, budget: Budget | None = None) -> None:
-        """Open the ledger at `path`, or make it with `budget`. ":memory:" keeps it for this process only."""
+    def __init__(self, path: str | Path, budget: Budget | None = None, *, keep: bool = False) -> None:
+        """Open the ledger at `path`, or make it with `budget`. ":memory:" keeps it for this process only.
+
+        With `keep` a ledger that is there keeps the budget it has; a file that was left empty, by a process that was
+        stopped while it made it, is none yet.
+        """
         self.path = str(path)
         if self.path != ":memory:":
             self._open_file(Path(path), create=budget is not None)
-        # Transactions are begun and ended by hand, below.
-        self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
-        self._finalizer = weakref.finalize(self, self._database.close)
-        self._database.execute("PRAGMA synchronous = EXTRA")
+        with self._usable():
+            # Transactions are begun and ended by hand, below.
+            self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
+            self._finalizer = weakref.finalize(self, self._database.close)
+            self._database.execute("PRAGMA synchronous = EXTRA")
         with self._transaction():
             for statement in _SCHEMA.split(";"):
                 self._database.execute(statement)
@@ -89,8 +94,11 @@ class Ledger:
         if facts.get("format") != _FORMAT:
             self.close()
             raise RunError(f"{self.path} is not a ledger of format {_FORMAT}; name another file")
+        if absent := {"id", "salt", "epsilon", "delta", "neighbours"} - set(facts):
+            self.close()
+            raise RunError(f"the ledger {self.path} lacks its {min(absent)}; restore it from a copy")
         self.id = facts["id"]
-        if budget is not None and self.budget != budget:
+        if budget is not None and not keep and self.budget != budget:
             has = self.budget
             self.close()
             raise BudgetError(
@@ -107,8 +115,11 @@ class Ledger:
     def budget(self) -> Budget:
         """The budget in force."""
         facts = self._facts()
-        neighbours = cast(Neighbours, facts["neighbours"])
-        return Budget(float(facts["epsilon"]), float(facts["delta"]), neighbours)
+        try:
+            neighbours = cast(Neighbours, facts["neighbours"])
+            return Budget(float(facts["epsilon"]), float(facts["delta"]), neighbours)
+        except (LookupError, ValueError):
+            raise RunError(f"the ledger {self.path} holds no sound budget; restore it from a copy") from None
 
     def change_budget(self, *, epsilon: float, delta: float) -> None:
         """Set another budget, a decision for whoever answers for the data; never below what is spent."""
@@ -126,18 +137,23 @@ class Ledger:
 
         `fingerprint` computes the fingerprint of the dataset under a salt, which the ledger keeps.
         """
-        computed = fingerprint(bytes.fromhex(self._facts()["salt"]))
+        try:
+            salt = bytes.fromhex(self._facts()["salt"])
+        except (LookupError, ValueError, TypeError):
+            raise RunError(f"the ledger {self.path} has lost its salt; restore it from a copy") from None
+        computed = fingerprint(salt)
         with self._transaction():
             self._database.execute("INSERT OR IGNORE INTO facts VALUES ('fingerprint', ?)", (computed,))
             self._database.execute("INSERT OR IGNORE INTO facts VALUES ('unit', ?)", (unit,))
         facts = self._facts()
-        if facts["fingerprint"] != computed:
+        if facts.get("fingerprint") != computed:
             raise PrivacyError(
                 f"the ledger {self.path} belongs to another dataset; use the ledger of this one, or a new file"
             )
-        if facts["unit"] != unit:
+        if facts.get("unit") != unit:
+            kept = " ".join(facts.get("unit", "nothing").split())[:40]
             raise PrivacyError(
-                f"the ledger {self.path} protects each {facts['unit']}, not each {unit}; keep the privacy unit the same"
+                f"the ledger {self.path} protects each {kept}, not each {unit}; keep the privacy unit the same"
             )
 
     def releases(self, run: str | None = None) -> tuple[Release, ...]:
@@ -145,13 +161,15 @@ class Ledger:
         where, values = ("", ()) if run is None else ("WHERE run = ?", (run,))
         query = f"SELECT sigma, votes_per_unit FROM releases {where} ORDER BY run, round"  # noqa: S608  (constant)
         neighbours = self.budget.neighbours
-        with closing(self._database.execute(query, values)) as rows:
-            return tuple(Release(sigma, neighbours, votes) for sigma, votes in rows)
+        with self._usable(), closing(self._database.execute(query, values)) as rows:
+            # A number that is none, or no noise where there was some, must not pass for something cheap.
+            return tuple(Release(float(sigma), neighbours, int(votes)) for sigma, votes in rows)
 
     def secure(self, run: str) -> bool:
         """Whether all noise that this run has used was secure."""
         query = "SELECT min(secure) FROM releases WHERE run = ?"
-        (least,) = self._database.execute(query, (run,)).fetchone()
+        with self._usable():
+            (least,) = self._database.execute(query, (run,)).fetchone()
         return least is None or bool(least)
 
     def require(self, run: str, planned: Sequence[Release]) -> None:
@@ -162,7 +180,8 @@ class Ledger:
     def stored(self, run: str, turn: int, candidates: str) -> NoisyVotes | None:
         """Return the noisy votes that this run has already paid for in this round, if any."""
         query = "SELECT candidates, votes FROM releases WHERE run = ? AND round = ?"
-        row = self._database.execute(query, (run, turn)).fetchone()
+        with self._usable():
+            row = self._database.execute(query, (run, turn)).fetchone()
         if row is None:
             return None
         if row[0] != candidates:
@@ -170,7 +189,8 @@ class Ledger:
                 f"round {turn} of run {run} was released for other candidates than these; "
                 "restore the candidates of that round from the run folder, or start a new run"
             )
-        return np.frombuffer(row[1], dtype="<i8").astype(np.int64)
+        with self._usable():
+            return np.frombuffer(row[1], dtype="<i8").astype(np.int64)
 
     def charge(
         self, run: str, turn: int, candidates: str, release: Release, votes: NoisyVotes, *, secure: bool
@@ -230,21 +250,38 @@ class Ledger:
             self._set_facts(**facts)
 
     def _facts(self) -> dict[str, str]:
-        return dict(self._database.execute("SELECT name, value FROM facts"))
+        with self._usable():
+            return dict(self._database.execute("SELECT name, value FROM facts"))
 
     def _set_facts(self, **facts: str) -> None:
         self._database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        # IMMEDIATE takes the write lock first, so what is read inside cannot change before it is written.
-        self._database.execute("BEGIN IMMEDIATE")
+        with self._usable():
+            # IMMEDIATE takes the write lock first, so what is read inside cannot change before it is written.
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                # SQLite has rolled back by itself where the disk failed; else the next to open the file does.
+                with suppress(sqlite3.Error):
+                    self._database.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
         try:
             yield
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
+        except (sqlite3.Error, ValueError, TypeError) as error:
+            if isinstance(error, InputError):
+                raise
+            reason = " ".join(str(error).split())[:200]  # which may quote what is in the file
+            raise RunError(
+                f"{self.path} cannot be used as a ledger ({reason}); make room if the disk is full, else restore it "
+                "from a copy, or name another"
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,9 @@ class Prompts:
                 f"{', '.join(sorted(known))}; add it under [rules] or take it out"
             )
         if varies and "sample" not in used:
-            raise InputError(f"{self._label}: {part} must say where the text goes; put {{sample}} into {template!r}")
+            raise InputError(
+                f"{self._label}: {part} must say where the text goes; put {{sample}} into {template!r:.100}"
+            )
 
 
 def load(name: str | Path) -> Prompts:
@@ -207,17 +209,17 @@ _NAMES = {str: "a string", int: "a whole number", list: "a list of strings", dic
 def _parse(name: str, text: str) -> Prompts:
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"prompts {name!r} are not valid TOML: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"prompts {name!r} are not valid TOML: {str(error)[:200]}") from error
     if unknown := sorted(set(table) - set(_KEYS)):
-        raise InputError(f"prompts {name!r} have an unknown key {unknown[0]!r}; use {', '.join(_KEYS)}")
+        raise InputError(f"prompts {name!r} have an unknown key {unknown[0]!r:.100}; use {', '.join(_KEYS)}")
     if missing := [key for key in ("domain", "random", "rephrase") if key not in table]:
         raise InputError(f"prompts {name!r} lack {missing[0]!r}; add it")
     fields: dict[str, Any] = {}
     for key, value in table.items():
         right = type(value) is _KEYS[key] and (_KEYS[key] is not list or _strings(value))
         if not right:
-            raise InputError(f"prompts {name!r}: {key} must be {_NAMES[_KEYS[key]]}, got {value!r}")
+            raise InputError(f"prompts {name!r}: {key} must be {_NAMES[_KEYS[key]]}, got {value!r:.100}")
         fields[key] = tuple(value) if isinstance(value, list) else value
     fields["rules"] = {rule: _options(name, rule, value) for rule, value in table.get("rules", {}).items()}
     return Prompts(name=name, **fields)
@@ -229,7 +231,8 @@ def _options(name: str, rule: str, value: Any) -> tuple[str, ...]:
         return lists[value]
     if not _strings(value):
         raise InputError(
-            f"prompts {name!r}: the rule {rule!r} must be a list of strings or one of {', '.join(lists)}, got {value!r}"
+            f"prompts {name!r}: the rule {rule!r:.100} must be a list of strings or one of {', '.join(lists)}, got "
+            f"{value!r:.100}"
         )
     return tuple(value)
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gape.errors import RunError
-from gape.export import read_finished
-from gape.files import read_json, read_table, samples_from_arrow
+from gape.export import read_finished, read_settings
+from gape.files import read_json, read_numbers, read_samples, read_table, refuse_links
 from gape.privacy.statement import PrivacyStatement
 from gape.settings import Settings
 from gape.text_folder import TextFolder
@@ -73,7 +73,11 @@ class Folder:
 
     def candidates(self, turn: int) -> Samples:
         """Read V(turn) again; it is not held, being the largest thing there is."""
-        return samples_from_arrow(read_table(_folder(self.path, turn) / "candidates.parquet")["sample"])
+        path = _folder(self.path, turn) / "candidates.parquet"
+        found = read_samples(path, read_table(path))
+        if found.dtype != self.start.dtype or len(found) != len(self.rounds[turn - 1].votes):
+            raise RunError(f"{path} does not belong to its round; restore it from a copy")
+        return found
 
     @cached_property
     def ways(self) -> tuple[Indices, Indices]:
@@ -95,10 +99,13 @@ def read_folder(path: str | Path) -> Folder:
         raise RunError(f"{path} is not the folder of a run; name the folder that the run was made in")
     if not (_folder(path, 0) / "synthetic.parquet").exists():
         raise RunError(f"{path} holds a run that has written nothing yet; wait for its first texts")
-    stored = read_json(settings_file)
+    refuse_links(path)
+    stored = read_settings(settings_file)
+    first = _folder(path, 0) / "synthetic.parquet"
+    start = read_samples(first, read_table(first))
     rounds: list[Round] = []
     while (_folder(path, len(rounds) + 1) / "synthetic.parquet").exists():  # written last, so the round is whole
-        rounds.append(_round(_folder(path, len(rounds) + 1)))
+        rounds.append(_round(_folder(path, len(rounds) + 1), rounds[-1].samples if rounds else start))
     on_disk = TextFolder(path)
     try:
         statement = read_finished(path)[1]
@@ -110,21 +117,32 @@ def read_folder(path: str | Path) -> Folder:
         parts=stored["parts"],
         statement=statement,
         settings=on_disk.settings() if (path / "internal" / "settings.toml").exists() else None,
-        start=samples_from_arrow(read_table(_folder(path, 0) / "synthetic.parquet")["sample"]),
+        start=start,
         rounds=tuple(rounds),
     )
 
 
-def _round(folder: Path) -> Round:
-    survivors, proposed = read_table(folder / "synthetic.parquet"), read_table(folder / "candidates.parquet")
-    return Round(
-        samples=samples_from_arrow(survivors["sample"]),
-        chosen=survivors["candidate"].to_numpy().astype(np.int64),
-        parents=proposed["parent"].to_numpy().astype(np.int64),
-        scales=proposed["scale"].to_numpy().astype(np.float64),
-        votes=read_table(folder / "votes.parquet")["noisy_votes"].to_numpy().astype(np.int64),
-        diagnostics=read_json(folder / "selection.json"),
+def _round(folder: Path, before: Samples) -> Round:
+    after, proposed, voted = (folder / f"{name}.parquet" for name in ("synthetic", "candidates", "votes"))
+    survivors, candidates = read_table(after), read_table(proposed)
+    diagnostics = read_json(folder / "selection.json")
+    found = Round(
+        samples=read_samples(after, survivors),
+        chosen=read_numbers(after, survivors, "candidate", np.int64),
+        parents=read_numbers(proposed, candidates, "parent", np.int64),
+        scales=read_numbers(proposed, candidates, "scale", np.float64),
+        votes=read_numbers(voted, read_table(voted), "noisy_votes", np.int64),
+        diagnostics=diagnostics if isinstance(diagnostics, dict) else {},
     )
+    same_kind = found.samples.dtype == before.dtype and found.samples.shape[1:] == before.shape[1:]
+    known = len(found.parents) == len(found.scales) == len(found.votes)
+    if not (same_kind and known and _within(found.chosen, len(found.votes)) and _within(found.parents, len(before))):
+        raise RunError(f"the files of {folder} do not belong together; restore them from a copy")
+    return found
+
+
+def _within(places: Indices, size: int) -> bool:
+    return len(places) > 0 and int(places.min()) >= 0 and int(places.max()) < size
 
 
 def _folder(run: Path, turn: int) -> Path:

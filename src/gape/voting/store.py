@@ -17,7 +17,7 @@ import json
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from hashlib import blake2b
 from io import BytesIO
@@ -189,6 +189,15 @@ def npy_header(dtype: DTypeLike, shape: tuple[int, ...]) -> bytes:
     described = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(header, described)
     return header.getvalue()
+
+
+def record_contents(texts: Iterable[str], users: Iterable[str] | None) -> Iterator[bytes]:
+    """Return what identifies each record: its text, and whose it is, or nothing where records are protected.
+
+    Whoever reads the texts, the ledger knows them by this, so that there is one budget for them.
+    """
+    pairs = ((text, "") for text in texts) if users is None else zip(texts, users, strict=True)
+    return (f"{len(user)} {user} {text}".encode() for text, user in pairs)
 
 
 def record_digest(content: bytes) -> bytes:

@@ -1,0 +1,65 @@
+"""Hostile input: spoiled files of every kind, each of which must be read or refused in one sentence.
+
+python benchmarks/fuzz.py [--inputs 100000] [--seed 0] [--kinds CSV,parquet]
+
+Valid files are spoiled by their bytes (flips, cuts, repeats, splices, wrong lengths) and by what they hold (other
+types, missing keys, huge numbers, other encodings, links), and given to what the package reads them with. A child
+process handles thousands of them, with 10 seconds of processor time for each and 1 GiB of memory above what it starts
+with; where it dies, the next goes on after the input at fault. Only errors of gape.errors may come out, of one line,
+without private content. Inputs follow from the seed: `--seed 0 --kinds CSV --only 17` does one of them, with its error.
+"""
+
+import argparse
+import resource
+import sys
+import tempfile
+from pathlib import Path
+
+# The folder of the tests in place of this one, where a file hides the package of the same name.
+sys.path[0] = str(Path(__file__).resolve().parents[1] / "tests")
+
+from fuzz.searching import VERDICTS, attempt, examine  # noqa: E402
+from fuzz.targets import targets  # noqa: E402
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kinds", default="")
+    parser.add_argument("--only", type=int, default=None)
+    chosen = parser.parse_args()
+    memory = Path("/dev/shm")  # noqa: S108  (a fresh folder inside it)
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as path:
+        folder = Path(path)
+        kinds = targets(folder)
+        if chosen.kinds:
+            kinds = {name: kinds[name] for name in chosen.kinds.split(",")}
+        if chosen.only is not None:
+            (kind,) = kinds
+            print(*attempt(kinds[kind], f"{chosen.seed} {kind} {chosen.only}", folder / "input"), sep="\n")
+            return
+        counts, found = examine(kinds, chosen.seed, chosen.inputs, folder)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"| kind | inputs | {' | '.join(VERDICTS)} |")
+    print("| --- " * (len(VERDICTS) + 2) + "|")
+    for kind in [*kinds, "all"]:
+        row = [sum(n for (k, v), n in counts.items() if kind in {k, "all"} and v == verdict) for verdict in VERDICTS]
+        print(f"| {kind} | {sum(row)} | {' | '.join(map(str, row))} |")
+    print(f"\n{used.ru_utime + used.ru_stime:.0f} s of processor time, at most {used.ru_maxrss >> 10} MiB resident")
+    for _, group in sorted(_by_place(found).items(), key=lambda each: -len(each[1])):
+        print(f"\n{len(group)} like {group[0]}", file=sys.stderr)
+    sys.exit(1 if found else 0)
+
+
+def _by_place(found: list[str]) -> dict[str, list[str]]:
+    """Findings by where they came up."""
+    groups: dict[str, list[str]] = {}
+    for each in found:
+        frames = [part for part in each.split("\\n") if "/gape/" in part]
+        groups.setdefault(frames[-1] if frames else each.split(":")[1], []).append(each)
+    return groups
+
+
+if __name__ == "__main__":
+    main()
