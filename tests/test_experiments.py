@@ -25,6 +25,7 @@ from gape.types import Points, Samples
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = (
+    "cluster_discovery",
     "corpus_text",
     "intrinsic_dimension",
     "llm_text",

@@ -63,7 +63,7 @@ def holders(folder: Path) -> list[str]:
 def test_a_run_leaves_its_key_nowhere(here: Path) -> None:
     with FaultyServer(key=KEY, delay=0.02) as server:
         Path("run.toml").write_text(Settings.of(values(server.url)).as_toml())
-        command = [sys.executable, "-X", "dev", "-c", "from gape.cli import main; main()"]
+        command = [sys.executable, "-c", "from gape.cli import main; main()"]
         process = subprocess.Popen(
             [*command, "run", "--settings", "run.toml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
