@@ -60,6 +60,15 @@ def holders(folder: Path) -> list[str]:
     return [str(path) for path in folder.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
 
 
+def test_a_run_with_a_key_file_leaves_its_key_nowhere_else(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MARKED_KEY")
+    (here / "key").write_text(KEY)
+    (here / "key").chmod(0o600)
+    with FaultyServer(key=KEY) as server:
+        run_text(Settings.of(values(server.url) | {"key_file": "key"}), here / "run")
+    assert holders(here) == [str(here / "key")]
+
+
 def test_a_run_leaves_its_key_nowhere(here: Path) -> None:
     with FaultyServer(key=KEY, delay=0.02) as server:
         Path("run.toml").write_text(Settings.of(values(server.url)).as_toml())

@@ -226,6 +226,7 @@ def make_embedder(settings: Settings) -> Embedder:
             model=name,
             base_url=settings.embedder_base_url or settings.base_url,
             key_variable=settings.embedder_key_variable or settings.key_variable,
+            key_file=None if settings.embedder_key_variable else settings.key_file,
             concurrency=settings.concurrency,
             timeout=settings.timeout,
             private_text_may_leave=settings.private_text_may_leave,

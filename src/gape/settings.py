@@ -47,7 +47,7 @@ ENGINES = (LOCAL, RAY, f"{RAY}:ADDRESS")
 # May differ between the parts of one run: they change neither what is asked nor what is released.
 OPERATIONAL = frozenset(
     {"data", "ledger", "budget_epsilon", "labels_are_public", "private_text_may_leave"}
-    | {"key_variable", "embedder_key_variable", "concurrency", "timeout", "engine", "workers"}
+    | {"key_variable", "key_file", "embedder_key_variable", "concurrency", "timeout", "engine", "workers"}
     | {"prompt_price", "completion_price", "max_tokens_total", "max_cost"}
 )
 
@@ -124,6 +124,7 @@ class Settings:
     corpus_text: str | None = _said(None, "Generator", "Column of the texts of corpus:FILE.")
     base_url: str = _said("https://api.openai.com/v1", "Generator", "Where openai:MODEL is served.")
     key_variable: str = _said("OPENAI_API_KEY", "Generator", "The environment variable that holds its key.")
+    key_file: str | None = _said(None, "Generator", "A file of mode 0600 that holds its key, instead of the variable.")
     concurrency: int = _said(16, "Generator", "Requests in flight.")
     timeout: float = _said(120.0, "Generator", "Seconds until a request is given up and sent again.")
     prompt_price: float = _said(0.0, "Generator", "For a million tokens read.")
@@ -217,6 +218,7 @@ class Settings:
         return self.with_values(
             data=_whole(self.data),
             ledger=_whole(self.ledger) if self.ledger != ":memory:" else self.ledger,
+            key_file=_whole(self.key_file),
             prompts=_whole(self.prompts) if self.prompts and self.prompts.endswith(".toml") else self.prompts,
             generator=_whole_spec(self.generator),
             embedder=_whole_spec(self.embedder),

@@ -179,6 +179,7 @@ def _service(settings: Settings, name: str, answers: Path) -> LanguageModel:
         model=name,
         base_url=settings.base_url,
         key_variable=settings.key_variable,
+        key_file=settings.key_file,
         concurrency=settings.concurrency,
         timeout=settings.timeout,
         prompt_price=settings.prompt_price,

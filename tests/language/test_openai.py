@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -230,6 +231,28 @@ def test_the_key_comes_from_the_environment_and_goes_nowhere_else(
     for said in (errors, caplog.text, repr(model), model.name, repr(vars(model))):
         assert KEY not in said
         assert "prompt 0" not in said
+
+
+def test_a_key_may_come_from_a_file_that_nobody_else_may_read(
+    serve: Callable[..., FaultyServer], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server, path = serve(key=KEY), tmp_path / "key"
+    model = reach(server, key_file=str(path))
+    with pytest.raises(InputError, match=r"cannot be read \(FileNotFoundError\)"):
+        texts(model, prompts(1))
+    path.write_text(f"{KEY}\n")
+    path.chmod(0o640)
+    with pytest.raises(InputError, match="is open to other users; run: chmod 600") as refused:
+        texts(model, prompts(1))
+    path.chmod(0o600)
+    assert len(texts(model, prompts(2))) == 2
+    server.key = "another"
+    with pytest.raises(ServiceError, match=r"the one in the file .* is wrong") as wrong:
+        texts(model, prompts(9)[3:])
+    errors = "".join("".join(traceback.format_exception(each.value)) for each in (refused, wrong))
+    for said in (errors, caplog.text, repr(model), model.name, repr(vars(model))):
+        assert KEY not in said
 
 
 def test_errors_and_logs_hold_no_prompts(serve: Callable[..., FaultyServer], caplog: pytest.LogCaptureFixture) -> None:

@@ -89,6 +89,7 @@ def resume(
     max_tokens_total: Annotated[int | None, typer.Option(help="Another cap on its tokens.")] = None,
     concurrency: Annotated[int | None, typer.Option(help="Requests in flight.")] = None,
     key_variable: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
+    key_file: Annotated[str | None, typer.Option(help="A file of mode 0600 that holds the key instead.")] = None,
     engine: Annotated[str | None, typer.Option(help="Another engine: local, ray or ray:ADDRESS.")] = None,
     workers: Annotated[int | None, typer.Option(help="Workers of the engine ray.")] = None,
 ) -> None:
@@ -108,6 +109,7 @@ def resume(
             max_tokens_total=max_tokens_total,
             concurrency=concurrency,
             key_variable=key_variable,
+            key_file=key_file,
             engine=engine,
             workers=workers,
         )
