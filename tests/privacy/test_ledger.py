@@ -116,6 +116,14 @@ def test_another_budget_for_an_existing_ledger_is_refused(tmp_path: Path) -> Non
         Ledger(tmp_path / "ledger", Budget(2.0, 1e-6))
 
 
+def test_a_unit_that_was_overwritten_is_refused_in_one_sentence() -> None:
+    ledger = Ledger(":memory:", BUDGET)
+    ledger.bind(lambda _: "one", "record")
+    ledger._database.execute("UPDATE facts SET value = ? WHERE name = 'unit'", (b"\x00re\ncord",))
+    with pytest.raises(PrivacyError, match=r"protects each .*, not each record"):
+        ledger.bind(lambda _: "one", "record")
+
+
 def test_a_ledger_belongs_to_one_dataset_and_one_unit() -> None:
     ledger = Ledger(":memory:", BUDGET)
     ledger.bind(lambda salt: f"one {salt.hex()}", "record")

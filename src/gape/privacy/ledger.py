@@ -151,7 +151,7 @@ class Ledger:
                 f"the ledger {self.path} belongs to another dataset; use the ledger of this one, or a new file"
             )
         if facts.get("unit") != unit:
-            kept = " ".join(facts.get("unit", "nothing").split())[:40]
+            kept = " ".join(str(facts.get("unit", "nothing")).split())[:40]
             raise PrivacyError(
                 f"the ledger {self.path} protects each {kept}, not each {unit}; keep the privacy unit the same"
             )

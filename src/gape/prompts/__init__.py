@@ -157,9 +157,10 @@ class Prompts:
         varies = part in {"rephrase", "fill"}
         known = set(self.rules) | (_GIVEN if varies else _GIVEN - {"sample", "mask"})
         if unknown := sorted(used - known):
+            names = " ".join(", ".join(sorted(known)).split())[:200]  # a file may have any for a rule
             raise InputError(
-                f"{self._label}: {part} uses {{{unknown[0]}}}, which is neither a rule nor one of "
-                f"{', '.join(sorted(known))}; add it under [rules] or take it out"
+                f"{self._label}: {part} uses {{{unknown[0]}}}, which is neither a rule nor one of {names}; add it "
+                "under [rules] or take it out"
             )
         if varies and "sample" not in used:
             raise InputError(
