@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from gape.embedders.identity import IdentityEmbedder
 from gape.errors import PrivacyError, ServiceError
 from gape.federated import FederatedElectorate, Terms, run_federated
 from gape.plan import Plan
-from gape.privacy.ledger import Budget, Ledger
+from gape.privacy.accounting import Release
+from gape.privacy.ledger import Account, Budget, Ledger
+from gape.privacy.release import release_votes
 from gape.privacy.statement import PrivacyStatement
 from gape.state import State
 from parts import GENERATOR, SELECT
@@ -120,3 +123,25 @@ def test_there_are_no_exact_counts(channel: InMemory, tmp_path: Path) -> None:
     exact = replace(TERMS, sigma=0.0, exact_sums_for_tests_only=True)
     with pytest.raises(PrivacyError, match="release exact counts"):
         run(tmp_path, channel, plan=replace(PLAN, sigma=0.0), terms=exact)
+
+
+@pytest.mark.parametrize("votes", [np.zeros(3, dtype=np.int64), np.zeros(2)])
+def test_noisy_votes_of_another_shape_or_kind_are_refused_and_not_charged(votes: Any) -> None:
+    class Broken:
+        """An electorate whose sum is not one whole number per candidate."""
+
+        dimension, votes_per_unit, unit, secure = 2, 1, "user", True
+
+        def fingerprint(self, salt: bytes) -> str:
+            return salt.hex()
+
+        def count(self, candidates: Any, turn: int) -> Any:
+            raise AssertionError((candidates, turn))
+
+        def noisy_count(self, candidates: Any, turn: int, sigma: float) -> Any:
+            return votes
+
+    ledger = Ledger(":memory:", Budget(math.inf, 1e-6))
+    with pytest.raises(PrivacyError, match="one noisy int64 count per candidate"):
+        release_votes(Broken(), np.eye(2, dtype=np.float32), 1, Release(5.0), Account(ledger, "x"))
+    assert ledger.releases() == ()

@@ -44,6 +44,8 @@ def release_votes(
     account.require((release,) * turn)
     if isinstance(electorate, NoisyElectorate):
         votes = electorate.noisy_count(candidates, turn, release.sigma)
+        if votes.shape != (len(candidates),) or votes.dtype != np.int64:
+            raise PrivacyError("the electorate did not return one noisy int64 count per candidate; mend noisy_count()")
         return account.charge(turn, digest, release, votes, secure=electorate.secure)
     noise = noise or SecureNoise()
     votes = _checked(electorate.count(candidates, turn), len(candidates))
