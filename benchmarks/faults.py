@@ -77,12 +77,12 @@ class Subject:
     releases: int
     prepare: Callable[[Path], object] = lambda _: None
 
-    def published(self, folder: Path) -> str:
-        """What was published, without its time: the samples and the privacy statement."""
-        release = folder / "run" / "release"
-        table = pq.read_table(release / "synthetic.parquet").to_pylist()
-        statement = (release / "privacy.json").read_text()
-        return hashlib.sha256(f"{table} {statement}".encode()).hexdigest()
+
+def published(run: Path) -> str:
+    """What a run has published, without its time: the samples and the privacy statement."""
+    table = pq.read_table(run / "release" / "synthetic.parquet").to_pylist()
+    statement = (run / "release" / "privacy.json").read_text()
+    return hashlib.sha256(f"{table} {statement}".encode()).hexdigest()
 
 
 def vectors(folder: Path) -> None:
@@ -157,7 +157,7 @@ def judge(subject: Subject, here: Path, outcome: Outcome, whole: str, tally: Tal
     else:
         tally.absorbed += 1
     resumed = supervised(lambda: subject.work(here), here, None)
-    ended = not (resumed.error or resumed.killed) and subject.published(here) == whole
+    ended = not (resumed.error or resumed.killed) and published(here / "run") == whole
     if not ended:
         tally.samples += 1
         unclear += f"\nresumed: {resumed.error}\n{resumed.trace}"
@@ -194,7 +194,7 @@ def examine(name: str, folder: Path, step: int) -> tuple[dict[str, Tally], Count
     clean = supervised(lambda: subject.work(whole), whole, None)
     if clean.error or clean.killed:
         raise SystemExit(f"the run without faults failed: {clean.error}\n{clean.trace}")
-    result, tallies, unclear = subject.published(whole), {kind: Tally() for kind in FAULTS}, Counter[str]()
+    result, tallies, unclear = published(whole / "run"), {kind: Tally() for kind in FAULTS}, Counter[str]()
     pairs = [(at, kind) for at in range(1, len(clean.calls) + 1) for kind in FAULTS]
     for number, (at, kind) in enumerate(pairs[::step]):
         fault = Fault(at, FAULTS[kind].number, FAULTS[kind].lasting)

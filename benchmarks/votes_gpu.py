@@ -29,8 +29,8 @@ import torch
 
 from gape.parallel import cuda
 from gape.types import Indices, Points
-from gape.voting import nearest as voting
 from gape.voting.device import DeviceVoters, Winners
+from gape.voting.field import distinct_rows
 from gape.voting.nearest import reference_nearest
 from gape.voting.tops import DEPTH, GROUP, Engine, _by_torch, padded, pieces
 
@@ -186,12 +186,12 @@ def measure(arguments: argparse.Namespace) -> None:
     winners: list[Winners] = []
 
     def a_round() -> None:
-        winners.append(voters.nearest(candidates, voting._distinct(candidates)))
+        winners.append(voters.nearest(candidates, distinct_rows(candidates)))
         np.bincount(winners[-1].indices, minlength=v)
 
     a_round()  # compiles and allocates
     seconds = [clock(a_round) for _ in range(ROUNDS)]
-    distinct = clock(voting._distinct, candidates)
+    distinct = clock(distinct_rows, candidates)
     timed = Timed(private, DEVICE, memory=MEMORY)
     timed.seconds = {}
     timed.nearest(candidates, np.arange(v))
@@ -307,7 +307,7 @@ def check_winners() -> None:
         "wide": (wide[:500], wide[500:]),
     }
     for name, (private, candidates) in cases.items():
-        found = DeviceVoters(private, DEVICE, memory=MEMORY).nearest(candidates, voting._distinct(candidates))
+        found = DeviceVoters(private, DEVICE, memory=MEMORY).nearest(candidates, distinct_rows(candidates))
         same = np.array_equal(found.indices, reference_nearest(private, candidates))
         print(
             f"{'ok' if same else 'WRONG':8}{name}: {found.looked_at} groups looked at, {found.compared} pairs compared"

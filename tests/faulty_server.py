@@ -41,6 +41,7 @@ class FaultyServer:
     key: str = ""
     model: str = "tiny"
     retry_after: str = "1"  # the header that comes with "busy"
+    relents: int = 0  # a request that has failed so often is answered; 0: none is
 
     bodies: list[dict[str, Any]] = field(default_factory=list, init=False)  # all requests it ever got
     times: list[float] = field(default_factory=list, init=False)  # when each of them came
@@ -53,6 +54,7 @@ class FaultyServer:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._at_once = 0
+        self._failures: Counter[str] = Counter()  # by request
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.faulty = self
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
@@ -82,9 +84,16 @@ class FaultyServer:
             self.most_at_once = max(self.most_at_once, self._at_once)
             fault = ""
             if self.faults and (len(self.bodies) <= self.first or self._rng.random() < self.rate):
-                fault = self._rng.choice(self.faults)
-                self.failed[fault] += 1
+                fault = self._rng.choice(self.faults) if self._may_fail(body) else ""
+                self.failed[fault] += bool(fault)
             return fault
+
+    def _may_fail(self, body: dict[str, Any]) -> bool:
+        if not self.relents:
+            return True
+        request = json.dumps(body, sort_keys=True)
+        self._failures[request] += 1
+        return self._failures[request] <= self.relents
 
     def leave(self) -> None:
         with self._lock:

@@ -2,7 +2,16 @@ import math
 
 import pytest
 
-from gape.advice import Writer, calls_of, outlook, round_cost, samples_for, suggested_samples, usual_delta
+from gape.advice import (
+    Writer,
+    calls_of,
+    outlook,
+    round_cost,
+    samples_for,
+    suggested_samples,
+    suitable_votes,
+    usual_delta,
+)
 from gape.errors import InputError
 from gape.plan import Plan
 
@@ -133,3 +142,23 @@ def test_what_is_embedded_already_takes_no_time() -> None:
     assert before is not None
     assert after is not None
     assert before - after == pytest.approx(10**6 / 19)
+
+
+@pytest.mark.parametrize(("epsilon", "votes"), [(0.1, 64), (1.0, 17), (4.0, 5), (100.0, 2), (math.inf, 2)])
+def test_records_vote_for_more_candidates_where_there_is_more_noise(epsilon: float, votes: int) -> None:
+    plan = Plan(epsilon, 6.3e-6, rounds=10, samples=500, scales=(0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.9))
+    assert suitable_votes(plan, 16_370) == votes
+    assert suitable_votes(plan.casting(votes), 16_370) == votes  # whatever it had before
+
+
+def test_nobody_votes_for_a_large_share_of_the_candidates() -> None:
+    plan = Plan(0.1, 1e-6, rounds=10, samples=50, scales=(1.0,), copies=7)
+    assert suitable_votes(plan, 1000) == 400 // 60
+    assert suitable_votes(plan, 1000, kinds=5) == 1
+
+
+def test_of_users_with_several_votes_each_record_has_its_share() -> None:
+    plan = Plan(1.0, 1e-6, rounds=10, samples=500, scales=(1.0,), copies=7, votes_per_unit=3)
+    several = plan.casting(suitable_votes(plan, 5000))
+    assert several.votes_per_unit == 3 * several.votes_per_record > 3
+    assert several.sigma > plan.sigma

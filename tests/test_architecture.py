@@ -29,6 +29,7 @@ LAYERS = [
     {"files", "run_folder", "run", "export", "plots", "cluster"},
     {
         "writers",
+        "rules",
         "assembly",
         "progress",
         "text_folder",
@@ -57,9 +58,12 @@ SIDEWAYS = {
     ("run", "files"),
     ("run_folder", "files"),
     ("export", "files"),
+    ("rules", "writers"),
     ("assembly", "writers"),
+    ("assembly", "rules"),
     ("text_folder", "assembly"),
     ("synthesize", "assembly"),
+    ("synthesize", "rules"),
     ("synthesize", "writers"),
     ("synthesize", "progress"),
     ("synthesize", "text_folder"),
@@ -120,7 +124,7 @@ def test_only_the_release_step_asks_for_exact_counts() -> None:
             if asks or (isinstance(node, ast.Call) and getattr(node.func, "id", "") == "nearest_votes"):
                 readers.add(str(path.relative_to(SOURCE)))
     # A worker of a cluster counts its share for the release, and a device of a federation adds its own noise.
-    assert readers == {"privacy/release.py", "voting/electorate.py", "cluster/station.py", "federated/device.py"}
+    assert readers == {"privacy/release.py", "cluster/station.py", "federated/device.py"}
 
 
 def test_no_module_is_longer_than_can_be_read_in_one_sitting() -> None:

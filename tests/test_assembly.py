@@ -11,7 +11,6 @@ from gape.assembly import (
     make_electorate,
     make_embedder,
     make_plan,
-    make_selector,
     resolved,
     unit_of,
     units_of,
@@ -24,6 +23,7 @@ from gape.language.request import Completion, Request
 from gape.language.scripted import ScriptedModel
 from gape.language.stored import Stored, stored_tokens
 from gape.privacy.accounting import noise_scale
+from gape.rules import make_selector
 from gape.selection.bounded_lipschitz import BoundedLipschitz
 from gape.selection.kmedoids import KMedoids
 from gape.selection.local_search import Gape
@@ -147,7 +147,10 @@ class TestSelectors:
             return found
 
         sigma = make_plan(settings()).sigma
-        assert rule() == Gape(math.inf, math.inf, spare=2.0, signed=False, noise=sigma)
+        assert rule() == Gape(math.inf, sigma, spare=2.0, signed=False, centres=0.5)
+        corpus = rule(generator=f"corpus:{__file__}")
+        assert corpus == Gape(math.inf, math.inf, spare=2.0, signed=False, noise=sigma, centres=0.5)
+        assert rule(signed=True) == Gape(math.inf, sigma, spare=2.0)
         assert rule(threshold=2, separation=1.5, signed=True) == Gape(1.5, 2 * sigma)
         plan = make_plan(settings())
         tau = sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / 0.05))
@@ -161,7 +164,7 @@ class TestSelectors:
     def test_labels_have_their_own(self) -> None:
         chosen = settings(label="stars", labels=["low", "mid"])
         assert make_selector(chosen, make_plan(chosen), 90) == PerLabel(
-            Gape(math.inf, math.inf, spare=2.0, signed=False, noise=make_plan(chosen).sigma), ("low", "mid")
+            Gape(math.inf, make_plan(chosen).sigma, spare=2.0, signed=False, centres=0.5), ("low", "mid")
         )
 
 

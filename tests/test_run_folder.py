@@ -1,4 +1,7 @@
 import json
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,13 +9,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import gape
 import parts
 from gape.errors import BudgetError, RunError
 from gape.files import read_json, samples_from_arrow, samples_to_arrow, write_json, write_table
 from gape.privacy.accounting import noise_scale
 from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import SecureNoise
-from gape.run_folder import RunFolder
+from gape.report import write_report
+from gape.run_folder import RunFolder, VersionWarning, read_versions, versions_in_words
+from gape.state import State
+from report.reading import words_of
 
 
 def new_ledger(tmp_path: Path) -> Ledger:
@@ -123,6 +130,89 @@ def test_a_folder_goes_on_with_the_run_it_began_or_not_at_all(
     assert len(ledger.releases()) == 2
 
 
+def set_versions(run: Path, versions: object) -> None:
+    """Have a run say that other versions made it."""
+    file = run / "internal" / "settings.json"
+    write_json(file, read_json(file) | {"versions": versions})
+
+
+def interrupted_run(tmp_path: Path) -> tuple[Path, Ledger]:
+    """A run that has done its first round."""
+    ledger = new_ledger(tmp_path)
+    parts.small_run(tmp_path / "run", ledger)
+    shutil.rmtree(tmp_path / "run" / "internal" / "rounds" / "002")
+    shutil.rmtree(tmp_path / "run" / "release")
+    return tmp_path / "run", ledger
+
+
+def test_a_run_knows_what_made_it(tmp_path: Path) -> None:
+    run, ledger = interrupted_run(tmp_path)
+    (began,) = read_versions(run / "internal" / "settings.json")
+    assert began.since == 0
+    assert began.packages["gape"] == gape.__version__
+    assert began.packages["numpy"] == np.__version__
+    assert {"opendp", "numba"} <= set(began.packages)
+    parts.small_run(run, ledger)  # by the same versions: without a warning, which would be an error here
+    assert read_versions(run / "internal" / "settings.json") == [began]
+
+
+def test_other_versions_are_said_and_kept_and_the_run_goes_on(tmp_path: Path) -> None:
+    run, ledger = interrupted_run(tmp_path)
+    (now,) = read_versions(run / "internal" / "settings.json")
+    older = now.packages | {"gape": "0.0.9", "opendp": "0.15.1", "no-longer-used": "1.2"}
+    set_versions(run, [{"since": 0, "packages": older}])
+    said = f"was made by gape 0.0.9, opendp 0.15.1 so far and goes on with gape {gape.__version__}, opendp "
+    with pytest.warns(VersionWarning, match=said):
+        parts.small_run(run, ledger)
+    assert ledger.releases() == parts.PLAN.releases
+    first, second = read_versions(run / "internal" / "settings.json")
+    assert (first.packages, second.packages) == (older, now.packages)
+    assert (first.since, second.since) == (0, 2)
+    assert f"from round 2 on gape {gape.__version__}, opendp " in versions_in_words([first, second])
+    assert f"from round 2 on gape {gape.__version__}, opendp " in words_of(write_report(run, with_map=False))
+    set_versions(run, [{"since": 0, "packages": older}])
+    parts.small_run(run, ledger)  # there is nothing left to do, and nothing to say
+    assert len(read_versions(run / "internal" / "settings.json")) == 1
+
+
+def test_a_folder_that_does_not_know_its_versions_goes_on_without_a_word(tmp_path: Path) -> None:
+    run, ledger = interrupted_run(tmp_path)
+    file = run / "internal" / "settings.json"
+    write_json(file, {name: value for name, value in read_json(file).items() if name != "versions"})
+    assert read_versions(file) == []
+    parts.small_run(run, ledger)
+    assert [each.since for each in read_versions(file)] == [2]
+
+
+@pytest.mark.parametrize(
+    "versions",
+    [3, {"a": 1}, ["x"], [{"since": 0}], [{"since": 0, "packages": {}}], [{"since": 0, "packages": {"gape": "1\n2"}}]],
+)
+def test_spoiled_versions_are_refused(tmp_path: Path, versions: object) -> None:
+    run, ledger = interrupted_run(tmp_path)
+    set_versions(run, versions)
+    for use in (lambda: parts.small_run(run, ledger), lambda: read_versions(run / "internal" / "settings.json")):
+        with pytest.raises(RunError, match=r"settings\.json is not that of a run"):
+            use()
+
+
+def test_another_format_is_refused_whatever_else_is_there(tmp_path: Path) -> None:
+    run, ledger = interrupted_run(tmp_path)
+    write_json(run / "internal" / "settings.json", {"format": 2, "versions": "otherwise"})
+    with pytest.raises(RunError, match="was written in format 2, not 1"):
+        parts.small_run(run, ledger)
+
+
+def test_of_two_processes_that_begin_in_a_folder_one_does(tmp_path: Path) -> None:
+    """A second run in the settings of a first would have its releases paid for twice."""
+    described = {"generator": "G()", "embedder": "E()", "selector": "S()"}
+    first, second = (RunFolder.find(tmp_path / "run", parts.PLAN, described, "ledger") for _ in range(2))
+    first.prepare()
+    with pytest.raises(RunError, match="another process has begun a run"):
+        second.prepare()
+    assert read_json(tmp_path / "run" / "internal" / "settings.json")["run"] == first.run
+
+
 def test_another_ledger_is_refused(tmp_path: Path) -> None:
     parts.small_run(tmp_path / "run", new_ledger(tmp_path))
     other = Ledger(tmp_path / "other", parts.BUDGET)
@@ -155,6 +245,30 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "run" / "internal" / "settings.json").write_text("{")
     with pytest.raises(RunError, match=r"settings\.json cannot be read as JSON"):
         parts.small_run(tmp_path / "run", ledger)
+
+
+def test_a_table_is_read_without_threads_that_could_outlive_python(tmp_path: Path) -> None:
+    """A thread of Arrow's that lets go of Python's memory while the process ends aborts it, after all was done."""
+    write_table(tmp_path / "t", {"text": ["a", "b"] * 50, "number": np.arange(100)})
+    code = (
+        "import os, sys, pathlib; from gape.files import read_table;"
+        "threads = lambda: len(os.listdir('/proc/self/task'));"
+        "before = threads(); table = read_table(pathlib.Path(sys.argv[1])); print(len(table), threads() - before)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "t")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["100", "0"]
+
+
+def test_rounds_are_counted_beyond_three_digits(tmp_path: Path) -> None:
+    described = {"generator": "G()", "embedder": "E()", "selector": "S()"}
+    folder = RunFolder.find(tmp_path / "run", replace(parts.PLAN, rounds=1001), described, "ledger")
+    folder.prepare()
+    for turn in (0, 999, 1000):
+        folder.save(State(turn, np.full((1, 2), turn, dtype=np.float32)))
+    state = folder.load()
+    assert state is not None
+    assert (state.round, state.synthetic.tolist()) == (1000, [[1000.0, 1000.0]])
 
 
 def test_texts_and_vectors_survive_the_disk(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+import command
 import faulty_server
 import gape
 from faulty_server import PASSING, REFUSALS, FaultyServer
@@ -162,6 +164,30 @@ class TestFolder:
         done = TextFolder(folder).status()
         assert (done.rounds_done, done.finished) == (2, True)
         assert done.epsilon_spent == pytest.approx(4.0, rel=1e-3)
+
+    def test_other_versions_are_noted_in_one_line_when_resuming(self, data: Path) -> None:
+        folder = data.parent / "run"
+
+        def stop(now: Progress) -> None:
+            if now.round == 2:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run_text(by_corpus(data), folder, progress=stop)
+        file = folder / "internal" / "settings.json"
+        stored = json.loads(file.read_text())
+        assert {"onnxruntime", "tokenizers", "opendp"} <= set(stored["versions"][0]["packages"])
+        stored["versions"][0]["packages"] |= {"gape": "0.0.9", "tokenizers": "0.1.0"}
+        file.write_text(json.dumps(stored))
+        resumed = command.gape("resume", folder)
+        assert resumed.exit_code == 0
+        notes = [line for line in resumed.stderr.splitlines() if line.startswith("note: ")]
+        assert len(notes) == 1
+        assert f"{folder} was made by gape 0.0.9, tokenizers 0.1.0 so far and goes on with gape " in notes[0]
+        assert "Warning" not in resumed.stderr
+        status = " ".join(command.gape("status", folder).stdout.split())
+        assert re.search(r"versions gape 0\.0\.9, .*; from round \d on gape .*, tokenizers ", status)
+        assert "note:" not in command.gape("resume", folder).stderr
 
     def test_a_broken_ledger_is_said(self, data: Path) -> None:
         data.with_name("reviews.csv.gape-ledger.sqlite").write_text("not a database")

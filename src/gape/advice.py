@@ -24,6 +24,10 @@ LEAST_SIGNAL = 1 / 3  # typical votes over sigma
 FEWEST_SAMPLES, MOST_SAMPLES = 10, 2000
 FEWEST_UNITS = 100
 
+# For how many candidates a record votes: see suitable_votes.
+VOTES_PER_NOISE, FEWEST_VOTES, MOST_VOTES = 4.0, 2, 64
+LOCAL = 60
+
 TOKENS_PER_WORD = 1.35  # of English, on average
 PROMPT_WORDS = 40  # of instructions
 
@@ -132,6 +136,21 @@ def samples_for(
     """Return how many samples suit this many units under a guarantee, by the rule above."""
     sigma = noise_scale(epsilon, delta, rounds, neighbours=neighbours, votes_per_unit=votes_per_unit)
     return suggested_samples(units * votes_per_unit, sigma, per_sample)
+
+
+def suitable_votes(plan: Plan, units: int, *, kinds: int = 1) -> int:
+    """Return for how many of its nearest candidates a record should vote, given how loud the noise is.
+
+    Of k votes each the noise grows by sqrt(k) and a candidate's votes by k, at the price of telling neighbours apart.
+    So four votes for each time that the noise of single votes outweighs what a candidate has of them, from 2 to 64
+    (experiments/ahead). But no more than one in `LOCAL` candidates, of each of `kinds` labels: whoever votes for all of
+    them says nothing.
+    """
+    alone = plan.casting(1)
+    candidates = plan.samples * (len(plan.scales) * plan.copies + int(plan.keep))
+    single = units * alone.votes_per_unit / candidates
+    wanted = math.ceil(VOTES_PER_NOISE * alone.sigma / single)
+    return max(1, min(max(FEWEST_VOTES, wanted), MOST_VOTES, candidates // (LOCAL * kinds)))
 
 
 def calls_of(plan: Plan) -> tuple[int, ...]:

@@ -1,7 +1,6 @@
 """From settings and private records to the parts of a run."""
 
 import glob
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -10,23 +9,19 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from gape.advice import samples_for, usual_delta
+from gape.advice import samples_for, suitable_votes, usual_delta
 from gape.cluster import RayElectorate, TextShard, in_parts, ray_cluster
 from gape.cluster.session import cluster_cores
 from gape.clustering import assign, k_means
 from gape.data import Records, load_texts
 from gape.embedders.privacy import require_private_embedding
 from gape.errors import InputError
-from gape.labels import LabelledEmbedder, PerLabel, labelled
+from gape.labels import LabelledEmbedder, labelled
 from gape.plan import Plan
 from gape.privacy.accounting import Neighbours
 from gape.prompts import load
-from gape.protocols import Embedder, Selector
-from gape.selection.bounded_lipschitz import BoundedLipschitz
-from gape.selection.kmedoids import KMedoids
-from gape.selection.local_search import Gape
-from gape.selection.ranking import Ranking
-from gape.selection.subsampling import Subsampling
+from gape.protocols import Embedder
+from gape.rules import votes_suit_noise
 from gape.settings import EMBEDDERS, GENERATORS, PRIVATE_KMEANS, START, Settings
 from gape.types import Points, Samples
 from gape.voting.electorate import LocalElectorate
@@ -47,8 +42,6 @@ VARIATIONS: dict[str, tuple[tuple[float, ...], int]] = {
 Here: TypeAlias = Records | VectorFolder  # read by this process: texts in memory, or their vectors on disk
 Private: TypeAlias = Here | RayElectorate  # or read by workers, where it votes
 
-_FAILURE = 0.05  # the beta of the paper's threshold
-
 
 class TextElectorate(LocalElectorate):
     """Private texts that vote by their embeddings, known to the ledger by what they say.
@@ -56,10 +49,10 @@ class TextElectorate(LocalElectorate):
     So the budget of a dataset is one, whichever embedder or labels a run uses.
     """
 
-    def __init__(self, records: Records, points: Points, votes_per_unit: int) -> None:
+    def __init__(self, records: Records, points: Points, votes_per_unit: int = 1, votes_per_record: int = 1) -> None:
         """Hold `points`, (n, d), of the records."""
         units = None if records.users is None else records.users.tolist()
-        super().__init__(points, units=units, votes_per_unit=votes_per_unit)
+        super().__init__(points, units=units, votes_per_unit=votes_per_unit, votes_per_record=votes_per_record)
         self._of = records
 
     def fingerprint(self, salt: bytes) -> str:
@@ -145,7 +138,7 @@ def ray_electorate(settings: Settings) -> RayElectorate:
         settings.user,
         settings.labels,
     )
-    return RayElectorate(in_parts(shard, workers_of(settings)), votes_per_unit=settings.votes_per_unit)
+    return RayElectorate(in_parts(shard, workers_of(settings)))
 
 
 def workers_of(settings: Settings) -> int:
@@ -168,9 +161,9 @@ def resolved(settings: Settings, private: Private) -> Settings:
         settings.rounds,
         len(scales) * copies + int(settings.keep),
         neighbours=cast(Neighbours, settings.neighbours),
-        votes_per_unit=settings.votes_per_unit,
+        votes_per_unit=(settings.votes_per_unit or 1) // (settings.votes_per_record or 1) or 1,
     )
-    return settings.with_values(
+    settings = settings.with_values(
         labels=_labels(settings, private),
         delta=delta,
         samples=samples,
@@ -179,6 +172,15 @@ def resolved(settings: Settings, private: Private) -> Settings:
         scales=scales,
         copies=copies,
     )
+    votes = settings.votes_per_record or _votes_per_record(settings, units)
+    return settings.with_values(votes_per_record=votes, votes_per_unit=settings.votes_per_unit or votes)
+
+
+def _votes_per_record(settings: Settings, units: int) -> int:
+    if not votes_suit_noise(settings):
+        return 1
+    plan = make_plan(settings.with_values(votes_per_record=1, votes_per_unit=1))
+    return suitable_votes(plan, units, kinds=len(settings.labels or ("",)))
 
 
 def make_plan(settings: Settings) -> Plan:
@@ -193,22 +195,10 @@ def make_plan(settings: Settings) -> Plan:
         keep=settings.keep,
         initial=_known(settings.initial),
         neighbours=cast(Neighbours, settings.neighbours),
-        votes_per_unit=settings.votes_per_unit,
+        votes_per_unit=_known(settings.votes_per_unit),
+        votes_per_record=_known(settings.votes_per_record),
         seed=settings.seed,
     )
-
-
-def make_selector(settings: Settings, plan: Plan, units: int) -> Selector:
-    """Return the rule that picks the survivors."""
-    rules: dict[str, Callable[[], Selector]] = {
-        "gape": lambda: _gape(settings, plan),
-        "ranking": Ranking,
-        "subsampling": Subsampling,
-        "kmedoids": KMedoids,
-        "bounded-lipschitz": lambda: BoundedLipschitz(units * plan.votes_per_unit),
-    }
-    rule = rules[settings.selector]()
-    return rule if settings.labels is None else PerLabel(rule, settings.labels)
 
 
 def make_embedder(settings: Settings) -> Embedder:
@@ -264,15 +254,18 @@ def make_electorate(
 ) -> TextElectorate | StreamedElectorate | RayElectorate:
     """Embed the private texts, once and in memory, if the embedder may see them, or let them vote where they are."""
     require_embedder(private, embedder)
+    votes = _known(settings.votes_per_unit), _known(settings.votes_per_record)
     if isinstance(private, RayElectorate):
+        private.cast(*votes)
         return private
     if isinstance(private, VectorFolder):
-        return StreamedElectorate(private, votes_per_unit=settings.votes_per_unit, marks=_marks(settings, private))
+        each = dict(zip(("votes_per_unit", "votes_per_record"), votes, strict=True))
+        return StreamedElectorate(private, **each, marks=_marks(settings, private))
     if settings.labels is None or private.labels is None:
         points = embedder.embed(private.texts)
     else:
         points = LabelledEmbedder(embedder, settings.labels).embed(labelled(private.labels, private.texts))
-    return TextElectorate(private, points, settings.votes_per_unit)
+    return TextElectorate(private, points, *votes)
 
 
 def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:
@@ -356,20 +349,6 @@ class _AsLong:
 
     def embed(self, samples: Samples) -> Points:
         return np.full((len(samples), 1), self._norm, dtype=np.float32)
-
-
-def _gape(settings: Settings, plan: Plan) -> Gape:
-    separation = math.inf if settings.separation is None else settings.separation
-    if isinstance(separation, str):
-        raise InputError(f"separation {separation} is computed from the private data; give a number here")
-    if settings.threshold == "auto":
-        if settings.signed:  # an estimate has no negative votes that could cancel others
-            return Gape(separation, threshold=plan.sigma, spare=2.0)
-        return Gape(separation, threshold=math.inf, spare=2.0, signed=False, noise=plan.sigma)
-    if settings.threshold == "paper":  # Algorithm 4, line 6
-        tau = plan.sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / _FAILURE))
-        return Gape(separation, tau, signed=settings.signed)
-    return Gape(separation, float(settings.threshold) * plan.sigma, signed=settings.signed)
 
 
 def _known(value: Any) -> Any:

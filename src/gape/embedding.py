@@ -154,10 +154,13 @@ def _vector_rows(settings: Settings, vectors: str) -> _Rows:
     def batches() -> Iterator[_Batch]:
         before = 0
         with reading(path.name), pq.ParquetFile(path) as file:
+            empty = InputError(f"column {vectors!r} of {path.name} has empty cells; fill or remove those rows")
+            if _counts_empty_cells(file.metadata, vectors):
+                raise empty
             for part in file.iter_batches(_VECTORS_AT_ONCE, columns=[vectors, *chosen]):
                 column = part.column(vectors)
                 if column.null_count or column.flatten().null_count:
-                    raise InputError(f"column {vectors!r} of {path.name} has empty cells; fill or remove those rows")
+                    raise empty
                 points = column.flatten().to_numpy(zero_copy_only=False).reshape(len(part), -1).astype(np.float32)
                 cells = (
                     zip(*(part.column(name).to_pylist() for name in chosen), strict=True)
@@ -170,6 +173,14 @@ def _vector_rows(settings: Settings, vectors: str) -> _Rows:
 
     columns = {"text": settings.text, "label": settings.label, "user": settings.user}
     return _Rows(path.name, columns, batches, kind.list_size)
+
+
+def _counts_empty_cells(metadata: pq.FileMetaData, vectors: str) -> bool:
+    """Whether a file says itself that vectors are missing: pyarrow before 26 cannot read a column of such."""
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    columns = (group.column(i) for group in groups for i in range(group.num_columns))
+    found = (each.statistics for each in columns if each.path_in_schema.rsplit(".", 2)[0] == vectors)
+    return any(statistics is not None and bool(statistics.null_count) for statistics in found)
 
 
 def _batch(

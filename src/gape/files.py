@@ -91,9 +91,10 @@ def table_bytes(table: pa.Table) -> bytes:
 def read_table(path: Path) -> pa.Table:
     """Read a parquet file, all of it valid."""
     try:
-        # As a file alone: a folder of that name would be read as a dataset.
-        with path.open("rb") as file, pq.ParquetFile(file) as opened:
-            table = opened.read()
+        # As a file alone: a folder of that name would be read as a dataset. And by this thread, from a file of Arrow's:
+        # threads of Arrow's that still hold memory of Python's when the process ends abort it.
+        with pa.OSFile(str(path)) as file, pq.ParquetFile(file, pre_buffer=False) as opened:
+            table = opened.read(use_threads=False)
         table.validate(full=True)
     except (OSError, ValueError, LookupError, pa.ArrowException) as error:
         raise RunError(f"{path} cannot be read as parquet ({type(error).__name__}); restore it from a copy") from error

@@ -15,7 +15,8 @@ class Plan:
 
     `sigma` is derived from epsilon, delta, rounds, neighbours and votes_per_unit unless it is given. In every
     round each of the `samples` gets `copies` variations at each of the `scales` (the paper's s^2), and with
-    `keep` it stays a candidate itself.
+    `keep` it stays a candidate itself. A record votes for its `votes_per_record` nearest candidates, and a privacy unit
+    casts at most `votes_per_unit` votes in all.
     """
 
     epsilon: float
@@ -28,14 +29,20 @@ class Plan:
     initial: int = 0  # size of S(0); 0 stands for `samples`
     neighbours: Neighbours = "replace"
     votes_per_unit: int = 1
+    votes_per_record: int = 1
     seed: int = 0
     sigma: float = -1.0  # -1 stands for the least that keeps the guarantee
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "samples", "copies", "votes_per_unit"):
+        for name in ("rounds", "samples", "copies", "votes_per_unit", "votes_per_record"):
             value = getattr(self, name)
             if value != int(value) or value < 1:
                 raise InputError(f"{name} must be a whole number of at least 1, got {value}")
+        if self.votes_per_unit % self.votes_per_record:
+            raise InputError(
+                f"votes_per_unit must be a whole multiple of votes_per_record, {self.votes_per_record}, got "
+                f"{self.votes_per_unit}"
+            )
         if not self.scales or not all(scale > 0 and math.isfinite(scale) for scale in self.scales):
             raise InputError(f"scales must be positive numbers, at least one, got {self.scales}")
         if self.initial < 0 or self.seed < 0:
@@ -68,6 +75,12 @@ class Plan:
     def candidates(self) -> int:
         """Bound on the candidates of a round (the paper's m_V)."""
         return max(self.samples, self.initial) * (int(self.keep) + len(self.scales) * self.copies)
+
+    def casting(self, votes_per_record: int) -> Plan:
+        """Return this plan with so many votes of each record that votes, and the noise that they need."""
+        speaking = self.votes_per_unit // self.votes_per_record
+        votes = speaking * votes_per_record
+        return replace(self, votes_per_record=votes_per_record, votes_per_unit=votes, sigma=-1.0)
 
     def extended(self, rounds: int) -> Plan:
         """Return this plan with more rounds at the same noise; its epsilon is what all of them cost."""

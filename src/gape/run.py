@@ -34,14 +34,16 @@ def run(
     The published data is (epsilon, delta)-DP as its statement says. A run that was stopped, at any instant, is
     resumed by the same call and ends as it would have; rounds that were paid for are not paid for again. A
     finished run is extended by the same call with `plan.extended(rounds)`, charged for what it adds. Where a part was
-    made from the private data itself, `unpaid` says what of it: the run is then marked as not private.
+    made from the private data itself, `unpaid` says what of it: the run is then marked as not private. Where other
+    versions of this package, or of those that decide bits of its result, made the run so far, a `VersionWarning` says
+    so.
     """
     parts = {"generator": _describe(generator), "embedder": _describe(embedder), "selector": _describe(select)}
     on_disk = RunFolder.find(folder, plan, parts, ledger.id)
     account = Account(ledger, on_disk.run)
     account.require(on_disk.plan.releases)  # a run that is refused leaves the disk as it was
-    on_disk.prepare()
     with on_disk.locked():
+        on_disk.prepare()
         state = on_disk.load()
         plan = on_disk.plan
         for step in evolve(plan, generator, embedder, electorate, select, account, state=state, noise=noise):

@@ -7,7 +7,7 @@
     │   ├── privacy.json            the privacy statement, as data
     │   └── PRIVACY.txt             and in words
     └── internal/                   mode 0700
-        ├── settings.json           the plan, the parts, the ledger it is charged to
+        ├── settings.json           the plan, the parts, the ledger it is charged to, the versions that made it
         ├── lock
         └── rounds/
             ├── 000/synthetic.parquet       S(0)
@@ -23,11 +23,16 @@ Nothing in it is private beyond what the noisy votes already paid for: no exact 
 
 from __future__ import annotations
 
+import re
 import secrets
-from contextlib import AbstractContextManager
-from dataclasses import asdict, fields, replace
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, fields, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -53,16 +58,46 @@ _FORMAT = 1
 # An extended run has more rounds, and the epsilon that they cost, at the same noise.
 _MAY_GROW = {"rounds", "epsilon"}
 
+# What decides bits of a result beside this package: always, and where the process has loaded it.
+_DECISIVE = ("numpy", "scipy", "numba", "opendp")
+_WHERE_LOADED = ("onnxruntime", "tokenizers", "xllamacpp", "torch", "transformers", "sentence_transformers")
+_WORD = re.compile(r"[\w.+!-]{1,60}")  # a name or a version; both go into pages
+
+
+class VersionWarning(UserWarning):
+    """A run goes on with other versions than those that made it so far."""
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What made a run from some round on: this package, and those that decide bits of its result."""
+
+    since: int  # the first round that they made; 0 is the start
+    packages: dict[str, str]
+
+    def changed(self, now: dict[str, str]) -> list[str]:
+        """Name the packages that have another version now."""
+        return [name for name, old in self.packages.items() if now.get(name, old) != old]
+
 
 class RunFolder:
     """The folder of one run; `run` is its name in the ledger."""
 
-    def __init__(self, path: Path, run: str, plan: Plan, settings: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        run: str,
+        plan: Plan,
+        settings: dict[str, Any] | None = None,
+        change: Literal["new", "extended", ""] = "",
+    ) -> None:
         """Use `find`."""
         self.path = path
         self.run = run
         self.plan = plan
-        self._settings = settings  # to be written by `prepare`; none if they are on disk already
+        self._settings = settings or {}
+        self._change = change  # what `prepare` is to write down
+        self._made = False
 
     @classmethod
     def find(cls, path: str | Path, plan: Plan, parts: dict[str, str], ledger: str) -> RunFolder:
@@ -74,32 +109,67 @@ class RunFolder:
                 raise RunError(f"{path} exists and is not a run folder; name a new folder")
             run = secrets.token_hex(8)
             settings = {"format": _FORMAT, "run": run, "ledger": ledger, "plan": asdict(plan), "parts": parts}
-            return cls(path, run, plan, settings)
+            return cls(path, run, plan, settings, "new")
         settings = read_json(settings_file)
+        if isinstance(settings, dict) and settings.get("format") != _FORMAT:
+            found = f"{settings.get('format')!r:.40}"
+            raise RunError(f"{path} was written in format {found}, not {_FORMAT}; name a new folder")
         try:
             stored, name = _plan_from_json(settings["plan"]), str(settings["run"])
             known = {str(key): str(part) for key, part in settings["parts"].items()}
             settings = settings | {"parts": known, "ledger": settings["ledger"]}
+            _versions_in(settings)
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise RunError(
                 f"{settings_file} is not that of a run ({type(error).__name__}); restore it from a copy"
             ) from error
         _refuse_other_run(path, settings, stored, plan, parts, ledger)
-        extended = settings | {"plan": asdict(plan)} if plan.rounds > stored.rounds else None
-        return cls(path, name, plan if extended else stored, extended)
+        if plan.rounds > stored.rounds:
+            return cls(path, name, plan, settings | {"plan": asdict(plan)}, "extended")
+        return cls(path, name, stored, settings)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder if it is not there, and keep other processes out of it."""
+        self._make()
+        with locked(self.path / "internal" / "lock", self.path):
+            yield
 
     def prepare(self) -> None:
-        """Make the folder and write down the settings, where they are new."""
-        internal = self.path / "internal"
-        internal.mkdir(mode=0o700, parents=True, exist_ok=True)
-        internal.chmod(0o700)
-        (internal / "rounds").mkdir(exist_ok=True)
-        if self._settings is not None:
-            write_json(internal / "settings.json", self._settings)
+        """Write down the settings where they are new, and the versions at work; warn where others began the run."""
+        self._make()
+        file = self.path / "internal" / "settings.json"
+        if self._change == "new" and file.exists():
+            raise RunError(f"another process has begun a run in {self.path}; wait for it to end, and resume that one")
+        before = _versions_in(self._settings)
+        versions = self._versions_from(before)
+        if self._change or versions != before:
+            write_json(file, self._settings | {"versions": [asdict(each) for each in versions]})
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Keep other processes out of the folder."""
-        return locked(self.path / "internal" / "lock", self.path)
+    def _make(self) -> None:
+        if not self._made:
+            internal = self.path / "internal"
+            internal.mkdir(mode=0o700, parents=True, exist_ok=True)
+            internal.chmod(0o700)
+            (internal / "rounds").mkdir(exist_ok=True)
+            self._made = True
+
+    def _versions_from(self, before: Sequence[Versions]) -> list[Versions]:
+        """Add the versions at work to those that made the run so far, if they differ and there is something to do."""
+        since = len(list((self.path / "internal" / "rounds").glob("[0-9]*/synthetic.parquet")))
+        now = _versions_now()
+        changed = before[-1].changed(now) if before else []
+        if since > self.plan.rounds or (before and not changed):
+            return list(before)
+        if changed:
+            old, new = (", ".join(f"{name} {each[name]}" for name in changed) for each in (before[-1].packages, now))
+            warnings.warn(
+                f"{self.path} was made by {old} so far and goes on with {new}; the rounds that are done stay as they "
+                "are, and those to come may differ from what they would have been",
+                VersionWarning,
+                stacklevel=4,
+            )
+        return [*before, Versions(since, now)]
 
     def save(self, state: State) -> None:
         """Keep what a state adds to the one before it."""
@@ -122,10 +192,10 @@ class RunFolder:
 
     def load(self) -> State | None:
         """Return the last state that was kept, if any was."""
-        rounds = sorted((self.path / "internal" / "rounds").glob("[0-9]*/synthetic.parquet"))
+        rounds = list((self.path / "internal" / "rounds").glob("[0-9]*/synthetic.parquet"))
         if not rounds:
             return None
-        last = int(rounds[-1].parent.name)
+        last = max(int(each.parent.name) for each in rounds)  # by number: round 1000 comes after 999
         state = State(last, synthetic=self.synthetic(last))
         following = self._round(last + 1, make=False) / "candidates.parquet"
         if not following.exists():
@@ -158,6 +228,42 @@ class RunFolder:
         return folder
 
 
+def read_versions(path: Path) -> list[Versions]:
+    """Read from the settings of a run which versions made it; none where it was begun before they were kept."""
+    try:
+        return _versions_in(read_json(path))
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise RunError(f"{path} is not that of a run ({type(error).__name__}); restore it from a copy") from error
+
+
+def versions_in_words(versions: Sequence[Versions]) -> str:
+    """Say which versions made a run, and from which round on others did."""
+    said = []
+    for place, each in enumerate(versions):
+        names = versions[place - 1].changed(each.packages) if place else list(each.packages)
+        from_there = f"from round {each.since} on " if each.since else ""
+        said.append(from_there + ", ".join(f"{name} {each.packages[name]}" for name in names))
+    return "; ".join(said)
+
+
+def _versions_now() -> dict[str, str]:
+    from gape import __version__  # noqa: PLC0415  (the package imports this module)
+
+    found = {"gape": __version__}
+    for name in (*_DECISIVE, *(name for name in _WHERE_LOADED if name in sys.modules)):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _versions_in(settings: dict[str, Any]) -> list[Versions]:
+    versions = [Versions(int(each["since"]), dict(each["packages"])) for each in settings.get("versions", [])]
+    words = (word for each in versions for pair in each.packages.items() for word in pair)
+    if not all(_WORD.fullmatch(word) for word in words) or not all(each.packages for each in versions):
+        raise ValueError("versions")
+    return versions
+
+
 def _diagnostics(state: State) -> dict[str, Any]:
     """Everything a selection says of itself but the indices, which have a column of their own."""
     result = state.selection
@@ -176,8 +282,6 @@ def _refuse_other_run(
     path: Path, settings: dict[str, Any], stored: Plan, plan: Plan, parts: dict[str, str], ledger: str
 ) -> None:
     """A folder goes on with the run that it began, or not at all."""
-    if settings.get("format") != _FORMAT:
-        raise RunError(f"{path} was written in format {settings.get('format')!r:.40}, not {_FORMAT}; name a new folder")
     if settings["ledger"] != ledger:
         raise RunError(f"{path} is charged to another ledger; give the one it was started with")
     old, new = asdict(stored) | settings["parts"], asdict(plan) | parts

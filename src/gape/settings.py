@@ -87,7 +87,15 @@ class Settings:
     epsilon: float | None = _said(None, "Privacy", "The guarantee: 1 is strong, 8 weak, inf no privacy at all.")
     delta: float | None = _said(None, "Privacy", "Its second part; 1 / (n ln n) for n records, n taken as public.")
     neighbours: str = _said("replace", "Privacy", "What one record's privacy means.")
-    votes_per_unit: int = _said(1, "Privacy", "Most votes of one user in a round; needs a user column.")
+    votes_per_record: int | None = _said(
+        None,
+        "Privacy",
+        "For how many of its nearest candidates a record votes; the noise grows with the root of it. By default 1, and "
+        "for GAPE with threshold auto from 2 to 64, more where there is more noise.",
+    )
+    votes_per_unit: int | None = _said(
+        None, "Privacy", "Most votes of one user in a round, by default of one record; needs a user column."
+    )
     ledger: str | None = _said(
         None, "Privacy", "File that remembers what the data has spent; by default DATA.gape-ledger.sqlite."
     )
@@ -152,8 +160,9 @@ class Settings:
     threshold: float | str = _said(
         "auto",
         "Selection",
-        "Noisy votes that GAPE asks of a survivor: a number of sigmas, paper, or auto: votes are estimated from all "
-        "noisy ones first, and twice as many candidates as samples, those with the largest estimates, are searched.",
+        "Noisy votes that GAPE asks of a survivor: a number of sigmas, paper, or auto: one sigma, lowered until twice "
+        "as many candidates as samples have them; half of the survivors are searched for among these, the others are "
+        "those with the most votes near each, by its share of all votes. In a corpus, votes are estimated first.",
     )
 
     signed: bool = _said(
@@ -238,7 +247,8 @@ class Settings:
         return "\n".join(lines[1:]) + "\n"
 
     def _check_numbers(self) -> None:
-        for name in ("samples", "rounds", "initial", "copies", "votes_per_unit", "words", "concurrency", "workers"):
+        counted = ("samples", "rounds", "initial", "copies", "votes_per_unit", "votes_per_record")
+        for name in (*counted, "words", "concurrency", "workers"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, got {value}")
@@ -250,8 +260,11 @@ class Settings:
                 raise InputError(f"{name} must be positive, got {value:g}{remedy}")
         if self.seed < 0:
             raise InputError(f"seed must not be negative, got {self.seed}")
-        if self.votes_per_unit > 1 and self.user is None:
-            raise InputError(f"a record casts one vote, got votes_per_unit {self.votes_per_unit}; name a user column")
+        if self.votes_per_unit is not None and self.votes_per_unit != (self.votes_per_record or 1) and not self.user:
+            raise InputError(
+                f"a record casts {self.votes_per_record or 1} of the votes, got votes_per_unit {self.votes_per_unit}; "
+                "name a user column, or set votes_per_record alone"
+            )
         if self.budget_epsilon is not None and self.epsilon is not None and self.budget_epsilon < self.epsilon:
             raise InputError(
                 f"budget_epsilon must be at least epsilon, {self.epsilon:g}, got {self.budget_epsilon:g}; raise the "

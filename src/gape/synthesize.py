@@ -16,7 +16,6 @@ from gape.assembly import (
     make_electorate,
     make_embedder,
     make_plan,
-    make_selector,
     require_embedder,
     resolved,
     units_of,
@@ -31,6 +30,7 @@ from gape.language.request import LanguageModel
 from gape.privacy.noise import Noise
 from gape.privacy.statement import PrivacyStatement
 from gape.progress import Progress, Tracker
+from gape.rules import make_selector
 from gape.run import run
 from gape.selection.rehearsal import rehearse
 from gape.settings import GENERATORS, OPERATIONAL, PRIVATE_KMEANS, Settings

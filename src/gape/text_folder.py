@@ -22,6 +22,7 @@ from gape.language.stored import stored_tokens
 from gape.plan import Plan
 from gape.privacy.accounting import Release, spent
 from gape.privacy.ledger import Budget, Ledger
+from gape.run_folder import Versions, read_versions
 from gape.settings import OPERATIONAL, Settings, read_toml
 
 LEDGER_SUFFIX = ".gape-ledger.sqlite"
@@ -41,6 +42,7 @@ class Status:
     epsilon_spent: float | None  # by this run; None where its ledger is not there
     dataset_epsilon: float | None  # by all runs on the data
     budget: Budget | None
+    versions: list[Versions]  # that made it; none before its first text, or where they were not kept
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class TextFolder:
         self.path = Path(path)
         self._internal = self.path / "internal"
         self._settings = self._internal / "settings.toml"
+        self._begun = self._internal / "settings.json"  # of the run inside
         self.answers = self._internal / "answers.sqlite"
 
     @property
@@ -181,13 +184,13 @@ class TextFolder:
             epsilon_spent=run_epsilon,
             dataset_epsilon=data_epsilon,
             budget=budget,
+            versions=read_versions(self._begun) if self._begun.exists() else [],
         )
 
     @property
     def _run(self) -> str | None:
         """The name of the run in the ledger, once it has one."""
-        file = self._internal / "settings.json"
-        return str(read_json(file)["run"]) if file.exists() else None
+        return str(read_json(self._begun)["run"]) if self._begun.exists() else None
 
     def _ledger_path(self, settings: Settings) -> str:
         if settings.ledger is not None:

@@ -7,10 +7,11 @@ import pytest
 from cluster.on_workers import Broken
 from gape.cluster.crew import Failure, Worker
 from gape.cluster.shards import PointShard
-from gape.cluster.station import Station
+from gape.cluster.station import Station, Votes
 from gape.voting.electorate import LocalElectorate
 
 SALT = b"s" * 32
+ONE, SEVERAL = Votes(1, 1), Votes(6, 6)
 
 
 class Open(Worker):
@@ -31,40 +32,49 @@ def candidates(count: int) -> np.ndarray:
 
 
 def test_of_a_foreign_exception_only_the_type_leaves_a_worker() -> None:
-    failure = Station(Broken(), 1).answer(1, "describe", SALT)
+    failure = Station(Broken()).answer(1, "describe", SALT)
     assert failure == Failure("", "KeyError")
-    assert Station(Broken(), 1).answer(3, "vote", candidates(5), 1, SALT, None) == [failure] * 3
+    assert Station(Broken()).answer(3, "vote", candidates(5), 1, ONE, SALT, None) == [failure] * 3
     assert Open().answer(1, "fail") == Failure("", "KeyError: 'a prompt'")
 
 
 def test_our_own_errors_keep_their_kind_and_words() -> None:
-    failure = Station(PointShard("none.npy"), 1).answer(1, "describe", SALT)
+    failure = Station(PointShard("none.npy")).answer(1, "describe", SALT)
     assert failure.kind == "InputError"
     assert "none.npy" in failure.text
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 7])
 def test_counts_come_in_pieces_as_they_are(file: Path, pieces: int) -> None:
-    station = Station(PointShard(str(file)), 1)
+    station = Station(PointShard(str(file)))
     held = station.describe(SALT)
     assert (held.records, held.units, held.dimension, held.has_units) == (50, 50, 3, False)
-    counts = station.answer(pieces, "vote", candidates(20), 1, SALT, held)
+    counts = station.answer(pieces, "vote", candidates(20), 1, ONE, SALT, held)
     together = counts if pieces == 1 else np.concatenate(counts)
     assert np.array_equal(together, LocalElectorate(np.load(file)).count(candidates(20), 1))
 
 
+def test_as_many_votes_are_cast_as_each_question_says(file: Path) -> None:
+    station = Station(PointShard(str(file)))
+    held = station.describe(SALT)
+    for votes in (ONE, SEVERAL, ONE):
+        counts = station.vote(candidates(20), 1, votes, SALT, held)
+        assert np.array_equal(counts, LocalElectorate(np.load(file), **votes._asdict()).count(candidates(20), 1))
+        assert counts.sum() == 50 * votes.votes_per_record
+
+
 def test_files_that_changed_before_a_worker_was_started_again_are_refused(file: Path) -> None:
-    held = Station(PointShard(str(file)), 1).describe(SALT)
+    held = Station(PointShard(str(file))).describe(SALT)
     points = np.load(file)
     points[7] += 1
     np.save(file, points)
-    failure = Station(PointShard(str(file)), 1).answer(1, "vote", candidates(4), 1, SALT, held)
+    failure = Station(PointShard(str(file))).answer(1, "vote", candidates(4), 1, ONE, SALT, held)
     assert failure.kind == "RunError"
     assert "changed" in failure.text
 
 
 def test_digests_come_sorted_under_their_salt_and_in_any_portion(file: Path) -> None:
-    station = Station(PointShard(str(file)), 1)
+    station = Station(PointShard(str(file)))
     held = station.describe(SALT)
     for salt in (SALT, b"t" * 32):
         whole = station.digests("records", salt, 0, 50, SALT, held)

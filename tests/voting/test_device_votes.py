@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from gape.parallel import cuda
 from gape.types import Floats, Indices, Points
 from gape.voting import device as module
+from gape.voting import field
 from gape.voting import nearest as voting
 from gape.voting.device import DeviceVoters, Winners
+from gape.voting.field import distinct_rows
 from gape.voting.nearest import Voters, nearest, nearest_votes, reference_nearest
 from gape.voting.tops import engine
 
@@ -71,7 +73,7 @@ def winners(
     private: Points, candidates: Points, device: str = "cpu", rows: Indices | None = None, memory: int = 2**31
 ) -> Winners:
     voters = DeviceVoters(private, device, memory=memory)
-    return voters.nearest(candidates, voting._distinct(candidates), rows)
+    return voters.nearest(candidates, distinct_rows(candidates), rows)
 
 
 @given(sides())
@@ -301,11 +303,11 @@ def test_distinct_candidates_are_the_first_of_their_kind() -> None:
     drawn = np.random.default_rng(0).integers(300, size=2000)
     candidates = gaussian((300, 7))[drawn]
     expected = np.sort(np.unique(drawn, return_index=True)[1])
-    np.testing.assert_array_equal(voting._distinct(candidates), expected)
-    assert voting._distinct(np.array([[0.0], [-0.0], [1.0]], dtype=np.float32)).tolist() == [0, 2]
+    np.testing.assert_array_equal(distinct_rows(candidates), expected)
+    assert distinct_rows(np.array([[0.0], [-0.0], [1.0]], dtype=np.float32)).tolist() == [0, 2]
 
 
 def test_rows_with_the_same_key_that_differ_are_both_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(voting, "_keys", lambda Y: np.zeros(len(Y), dtype=np.uint64))
+    monkeypatch.setattr(field, "_keys", lambda Y: np.zeros(len(Y), dtype=np.uint64))
     candidates = np.array([[1.0], [2.0], [1.0], [3.0]], dtype=np.float32)
-    assert voting._distinct(candidates).tolist() == [0, 1, 3]
+    assert distinct_rows(candidates).tolist() == [0, 1, 3]

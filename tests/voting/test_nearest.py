@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_info
 from gape.errors import InputError
 from gape.types import Points
 from gape.voting import nearest as module
+from gape.voting.field import distinct_rows, field_of, tiles
 from gape.voting.nearest import check_points, check_widths, nearest, nearest_votes, reference_nearest
 
 COARSE = st.integers(-2, 2).map(float)  # ties everywhere
@@ -84,7 +85,7 @@ def test_equal_candidates_vote_for_the_first(side: int) -> None:
 
 def test_equal_candidates_are_compared_once() -> None:
     candidates = np.repeat(gaussian((3, 4)), 1000, axis=0)
-    assert module._distinct(candidates).tolist() == [0, 1000, 2000]
+    assert distinct_rows(candidates).tolist() == [0, 1000, 2000]
 
 
 def test_negative_zero_ties_with_zero() -> None:
@@ -145,7 +146,7 @@ def test_records_so_far_away_that_float64_itself_sees_ties() -> None:
 def test_one_distant_candidate_leaves_the_others_decided() -> None:
     private, candidates = gaussian((400, 32)), gaussian((300, 32), seed=1)
     candidates[7] *= 100
-    field = module._field(candidates, side=300)
+    field = field_of(candidates, side=300)
     _, _, is_open = module._lead_block(private, field, side=300)
     assert is_open.mean() < 0.05
     np.testing.assert_array_equal(nearest(private, candidates), reference_nearest(private, candidates))
@@ -153,12 +154,12 @@ def test_one_distant_candidate_leaves_the_others_decided() -> None:
 
 def test_the_bounds_enclose_the_true_scores() -> None:
     private, candidates = gaussian((100, 500)) + 3, gaussian((80, 500), seed=1) + 3
-    field = module._field(candidates, side=80)
+    field = field_of(candidates, side=80)
     centre = field.centre.astype(np.float64)
     a, b = private - centre, candidates - centre
     true = a @ b.T - (b**2).sum(axis=1) / 2
     A = private - field.centre
-    ((_, products),) = module._tiles(A, field, side=80)
+    ((_, products),) = tiles(A, field, side=80)
     reach = np.linalg.norm(a, axis=1)[:, None]
     upper = products + reach * field.slope + field.shift
     assert (upper >= true).all()

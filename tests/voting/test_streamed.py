@@ -110,7 +110,7 @@ def test_marks_stand_behind_the_vectors_of_their_label(tmp_path: Path) -> None:
 def test_users_have_as_many_votes_as_is_said(records: VectorFolder) -> None:
     with pytest.raises(InputError, match="at least 1"):
         StreamedElectorate(records, votes_per_unit=0)
-    with pytest.raises(InputError, match="a record casts one vote"):
+    with pytest.raises(InputError, match="a record casts 1 votes, got votes_per_unit 2"):
         StreamedElectorate(records, votes_per_unit=2)
 
 

@@ -1,8 +1,10 @@
 """A run as one watches it: a bar in a terminal, a line a step elsewhere."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -10,12 +12,42 @@ from rich.progress import Progress as Bar
 
 from gape.cli.shared import in_words
 from gape.progress import Progress
+from gape.run_folder import VersionWarning
 
 
 @contextmanager
 def watching() -> Iterator[Callable[[Progress], None]]:
-    """Show what is reported to the function given, on standard error."""
+    """Show what is reported to the function given, on standard error, and in a line of its own what a run warns of."""
     terminal = Console(stderr=True, highlight=False, soft_wrap=True)
+    with _noting(terminal), _showing(terminal) as show:
+        yield show
+
+
+@contextmanager
+def _noting(terminal: Console) -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", VersionWarning)
+        otherwise = warnings.showwarning
+
+        def note(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, VersionWarning):
+                terminal.print(f"note: {message}", markup=False)
+            else:
+                otherwise(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = note
+        yield
+
+
+@contextmanager
+def _showing(terminal: Console) -> Iterator[Callable[[Progress], None]]:
     pace = _Pace()
     if not terminal.is_terminal:
         last = ""

@@ -13,6 +13,7 @@ from gape.errors import InputError
 from gape.expand import expand as expand_run
 from gape.export import Format
 from gape.export import export as export_run
+from gape.run_folder import versions_in_words
 from gape.text_folder import Status, TextFolder
 
 Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
@@ -98,6 +99,8 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
     if now.answers:
         tokens = now.tokens
         rows["answers"] = f"{now.answers:,} stored: {tokens.prompt:,} tokens read, {tokens.completion:,} written"
+    if now.versions:
+        rows["versions"] = versions_in_words(now.versions)
     if now.budget is None:
         rows["spent"] = "not known: the ledger is not where the settings say"
     else:

@@ -14,9 +14,10 @@ import numpy as np
 from gape.cluster.crew import PATIENCE, Crew
 from gape.cluster.session import connected_ray
 from gape.cluster.shards import Shard
-from gape.cluster.station import DIGEST, Holding, Station
+from gape.cluster.station import DIGEST, Holding, Station, Votes
 from gape.errors import InputError, PrivacyError
 from gape.types import Counts, Points
+from gape.voting.electorate import records_speaking
 from gape.voting.nearest import check_points
 from gape.voting.store import dataset_digest, salted
 
@@ -39,6 +40,7 @@ class RayElectorate:
         shards: Sequence[Shard],
         *,
         votes_per_unit: int = 1,
+        votes_per_record: int = 1,
         unit: str | None = None,
         cores: int = 1,
         gpus: float = 0,
@@ -51,9 +53,9 @@ class RayElectorate:
         if not shards:
             raise InputError("an electorate needs at least one shard")
         self._ray = connected_ray()
-        self._shards, self._votes_per_unit = list(shards), votes_per_unit
+        self._shards = list(shards)
         self._salt = secrets.token_bytes(32)
-        arguments = [(shard, votes_per_unit) for shard in shards]
+        arguments = [(shard,) for shard in shards]
         # Those who vote and those who write take turns, so only the writers' cores are counted as taken.
         nodes = [shard.node for shard in shards]
         self._crew = Crew(Station, arguments, cores=cores, gpus=gpus, reserve=False, nodes=nodes, patience=patience)
@@ -63,6 +65,7 @@ class RayElectorate:
             self._refuse_unlike()
             self._refuse_files_twice()
             self._refuse_divided_units()
+            self.cast(votes_per_unit, votes_per_record)
         except BaseException:
             self.close()
             raise
@@ -82,7 +85,7 @@ class RayElectorate:
     @property
     def votes_per_unit(self) -> int:
         """The most votes one unit casts in a round."""
-        return self._votes_per_unit
+        return self._votes.votes_per_unit
 
     @property
     def unit(self) -> str:
@@ -129,12 +132,17 @@ class RayElectorate:
         candidates = check_points(candidates, "candidate embeddings")
         public = self._ray.put(candidates)  # once for all workers of a machine
         pieces = math.ceil(candidates.shape[0] * np.dtype(np.int64).itemsize / _BYTES_AT_ONCE)
-        questions = {number: (public, turn, *self._known(number)) for number in range(len(self._shards))}
+        questions = {number: (public, turn, self._votes, *self._known(number)) for number in range(len(self._shards))}
         votes = self._crew.each("vote", questions, pieces)
         total = np.zeros(len(candidates), dtype=np.int64)
         for counted in votes.values():
             total += np.concatenate(counted)
         return total
+
+    def cast(self, votes_per_unit: int, votes_per_record: int) -> None:
+        """Have so many votes cast in every round from now on."""
+        records_speaking(votes_per_unit, votes_per_record, one_each=not self._held[0].has_units)
+        self._votes = Votes(votes_per_unit, votes_per_record)
 
     def close(self) -> None:
         """End the workers, and with them what they hold in memory."""

@@ -2,12 +2,14 @@
 
 import hashlib
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gape.cluster.crew import Worker
 from gape.cluster.shards import Block, Shard
 from gape.errors import RunError
 from gape.types import Counts, Points
 from gape.voting.electorate import LocalElectorate
+from gape.voting.nearest import check_points
 
 DIGEST = 32  # bytes
 
@@ -24,17 +26,24 @@ class Holding:
     files: tuple[bytes, ...]  # which files it has read, whatever part of them it takes
 
 
+class Votes(NamedTuple):
+    """How many votes are cast in a round, as `LocalElectorate` takes it."""
+
+    votes_per_unit: int
+    votes_per_record: int
+
+
 class Station(Worker):
     """Reads its shard when it is first asked, and again after it was started again.
 
     Out go counts, digests, and the numbers of a `Holding`.
     """
 
-    def __init__(self, shard: Shard, votes_per_unit: int) -> None:
+    def __init__(self, shard: Shard) -> None:
         """Remember where the records are."""
-        self._shard, self._votes_per_unit = shard, votes_per_unit
+        self._shard = shard
         self._block: Block | None = None
-        self._electorate: LocalElectorate | None = None
+        self._electorate: tuple[Votes, LocalElectorate] | None = None
         self._said: tuple[bytes, Holding] | None = None
         self._sorted: tuple[tuple[str, bytes], list[bytes]] = (("", b""), [])
 
@@ -42,11 +51,11 @@ class Station(Worker):
         """Read the shard and say what it holds."""
         if self._said is not None and self._said[0] == salt:
             return self._said[1]
-        block, electorate = self._read()
+        block = self._read()
         holding = Holding(
             records=len(block.points),
             units=len(block.points) if block.units is None else len(set(block.units)),
-            dimension=electorate.dimension,
+            dimension=check_points(block.points, "private embeddings").shape[1],
             has_units=block.units is not None,
             salted=block.salted,
             files=tuple(_digest(file, salt) for file in block.files),
@@ -54,26 +63,27 @@ class Station(Worker):
         self._said = (salt, holding)
         return holding
 
-    def vote(self, candidates: Points, turn: int, salt: bytes, known: Holding) -> Counts:
+    def vote(self, candidates: Points, turn: int, votes: Votes, salt: bytes, known: Holding) -> Counts:
         """Count the votes of the shard, if it is still the one that is `known`. Private: for the electorate only."""
         self._same(salt, known)
-        return self._read()[1].count(candidates, turn)
+        if self._electorate is None or self._electorate[0] != votes:
+            block = self._read()
+            self._electorate = votes, LocalElectorate(block.points, units=block.units, **votes._asdict())
+        return self._electorate[1].count(candidates, turn)
 
     def digests(self, of: str, under: bytes, first: int, most: int, salt: bytes, known: Holding) -> bytes:
         """Return some of the digests of all "records", or of all "units", in order: `most` from the `first` on."""
         self._same(salt, known)
         if self._sorted[0] != (of, under):
-            block, _ = self._read()
+            block = self._read()
             named = block.contents() if of == "records" else (name.encode() for name in set(block.units or ()))
             self._sorted = (of, under), sorted(_digest(name, under) for name in named)
         return b"".join(self._sorted[1][first : first + most])
 
-    def _read(self) -> tuple[Block, LocalElectorate]:
-        if self._block is None or self._electorate is None:
-            block = self._shard.read()
-            counting = LocalElectorate(block.points, units=block.units, votes_per_unit=self._votes_per_unit)
-            self._block, self._electorate = block, counting
-        return self._block, self._electorate
+    def _read(self) -> Block:
+        if self._block is None:
+            self._block = self._shard.read()
+        return self._block
 
     def _same(self, salt: bytes, known: Holding) -> None:
         if self.describe(salt) != known:

@@ -111,7 +111,7 @@ def _run(
     def keep(result: Result) -> None:
         nonlocal finished
         method = None if result.cell.real else grid.method(result.cell.method)
-        plan = {} if method is None else asdict(study.plan_of(result.cell, method))
+        plan = {} if method is None else asdict(study.plan_of(result.cell, method, result.units))
         on_disk.keep(result, {**study.common(), **plan})
         running.pop(result.cell, None)
         finished += 1

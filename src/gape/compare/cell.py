@@ -149,9 +149,11 @@ def _evolved(
     parts: tuple[Generator, Embedder],
     told: Callable[[int], None],
 ) -> tuple[list[Turn], float, str]:
-    plan = study.plan_of(cell, method)
+    plan = study.plan_of(cell, method, _units(split))
     generator, embedder = parts
-    electorate = LocalElectorate(split.voters, units=split.units, votes_per_unit=plan.votes_per_unit)
+    electorate = LocalElectorate(
+        split.voters, units=split.units, votes_per_unit=plan.votes_per_unit, votes_per_record=plan.votes_per_record
+    )
     select = method.select(plan, _units(split))
     turns = []
     with closing(Ledger(":memory:", Budget(math.inf, plan.delta, plan.neighbours))) as ledger:

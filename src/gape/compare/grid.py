@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from gape.advice import suitable_votes
 from gape.errors import InputError
 from gape.plan import Plan
 from gape.protocols import Selector
@@ -15,7 +16,7 @@ from gape.protocols import Selector
 REAL = "real"  # the method of a cell that scores real records instead of synthetic ones
 
 # The parts of a plan that a cell decides; the others are common to all.
-_OF_A_CELL = frozenset({"epsilon", "seed", "sigma"})
+_OF_A_CELL = frozenset({"epsilon", "seed", "sigma", "votes_per_record"})
 
 
 def in_short(number: float) -> str:
@@ -35,6 +36,7 @@ class Method:
     name: str
     select: Callable[[Plan, int], Selector]
     changes: Mapping[str, Any] = field(default_factory=dict)  # of the plan, such as keep
+    kinds: int | None = None  # a number of labels: a record has as many votes as suit the noise; None: as in the plan
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.replace("-", "").replace("_", "").isalnum() or self.name == REAL:
@@ -43,6 +45,7 @@ class Method:
     def describe(self) -> str:
         """Say what the method is, so that a folder can refuse another of the same name."""
         said = f"{self.select!r} {dict(self.changes)!r}" if self.changes else repr(self.select)
+        said += "" if self.kinds is None else ", votes by noise"
         return re.sub(r" at 0x[0-9a-f]+", "", said)  # an address says nothing and changes every time
 
 
@@ -119,9 +122,10 @@ class Study:
     def __post_init__(self) -> None:
         check_scoring(self.held_out, self.scored, self.k, self.blur)
 
-    def plan_of(self, cell: Cell, method: Method) -> Plan:
-        """Return the plan of a cell; its noise follows from its epsilon."""
-        return replace(self.plan, **method.changes, epsilon=cell.epsilon, seed=cell.seed, sigma=-1.0)
+    def plan_of(self, cell: Cell, method: Method, units: int) -> Plan:
+        """Return the plan of a cell where so many `units` vote; its noise follows from its epsilon."""
+        plan = replace(self.plan, **method.changes, epsilon=cell.epsilon, seed=cell.seed, sigma=-1.0)
+        return plan if method.kinds is None else plan.casting(suitable_votes(plan, units, kinds=method.kinds))
 
     @classmethod
     def of_common(cls, values: Mapping[str, Any]) -> Study:

@@ -13,6 +13,7 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from queue import Queue
 from typing import Any, TypeAlias, cast
 
 from threadpoolctl import threadpool_limits
@@ -150,7 +151,11 @@ def _workers(jobs: int, points: SharedPoints, grid: Grid, study: Study, parts: P
 
 
 class _Office:
-    """Gives out cells and answers what workers ask, one at a time: embedder and model use all cores by themselves."""
+    """Gives out cells and answers what workers ask: the model in this thread, all else in one beside it.
+
+    So texts are embedded for some cells while the model writes those of others. A connection is used by one thread at a
+    time, for a worker waits for its answer before it asks again.
+    """
 
     def __init__(
         self,
@@ -162,13 +167,38 @@ class _Office:
         self._workers = {worker.connection: worker for worker in workers}
         self._parts, self._keep, self._told = parts, keep, told
         self._busy: dict[Connection, Cell] = {}
+        self._asked: Queue[tuple[Connection, list[Request]] | BaseException | None] = Queue()  # of the model
 
     def run(self, cells: Sequence[Cell]) -> None:
-        waiting = deque(cells)
+        desk = threading.Thread(target=self._desk, args=(deque(cells),), daemon=True)
+        desk.start()
+        while (asked := self._waiting()) is not None:
+            self._complete(asked)
+        desk.join()
+
+    def _waiting(self) -> dict[Connection, list[Request]] | None:
+        """Wait until somebody asks the model, which answers many as fast as few; None when all cells are done."""
+        asked: dict[Connection, list[Request]] = {}
+        while not asked or not self._asked.empty():
+            each = self._asked.get()
+            if each is None:
+                return None
+            if isinstance(each, BaseException):
+                raise each
+            asked[each[0]] = each[1]
+        return asked
+
+    def _desk(self, waiting: deque[Cell]) -> None:
+        try:
+            self._serve(waiting)
+            self._asked.put(None)
+        except BaseException as error:  # noqa: BLE001  (raised by the thread that waits)
+            self._asked.put(error)
+
+    def _serve(self, waiting: deque[Cell]) -> None:
         for connection in self._workers:
             self._give(connection, waiting)
         while self._busy:
-            asked: dict[Connection, list[Request]] = {}  # of the model, which answers many as fast as few
             for ready in wait(list(self._busy)):
                 connection = cast("Connection", ready)  # wait gives back what it got
                 kind, content = self._heard(connection)
@@ -181,9 +211,7 @@ class _Office:
                 elif kind == "embed":
                     connection.send(self._parts.embedder.embed(content))
                 else:  # complete
-                    asked[connection] = content
-            if asked:
-                self._complete(asked)
+                    self._asked.put((connection, content))
 
     def _give(self, connection: Connection, waiting: deque[Cell]) -> None:
         if waiting:

@@ -15,7 +15,6 @@ from gape.assembly import (
     candidate_embedder,
     make_embedder,
     make_plan,
-    make_selector,
     read_records,
     resolved,
     text_fingerprint,
@@ -34,6 +33,7 @@ from gape.language.request import Completion, LanguageModel
 from gape.plan import Plan
 from gape.prompts import Prompts
 from gape.protocols import Embedder, Generator, Selector
+from gape.rules import CENTRES, estimates_votes, make_selector, votes_suit_noise
 from gape.settings import CHOICES, OPERATIONAL, PRESETS, Settings
 from gape.types import Points
 from gape.writers import Listener, make_generator, make_model, make_prompts, remembering, writes
@@ -75,9 +75,10 @@ class TextSelector:
         chosen = self.settings
         if chosen.selector != "gape":
             return chosen.selector
-        estimated = " of estimated votes" if chosen.threshold == "auto" and not chosen.signed else ""
+        how = " of estimated votes" if estimates_votes(chosen) else ""
+        how += f", centres={CENTRES}" if chosen.threshold == "auto" and not chosen.signed else ""
         said = f"threshold={chosen.threshold!r}, separation={chosen.separation!r}, signed={chosen.signed!r}"
-        return f"gape({said}){estimated}"
+        return f"gape({said}){how}"
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,8 @@ def compare_texts(
     scoring = scoring or Scoring()
     records = read_records(settings, source)
     chosen = _common(settings, records, tuple(epsilons), scoring)
-    grid = Grid(_methods(chosen, methods), tuple(map(float, epsilons)), tuple(range(chosen.seed, chosen.seed + seeds)))
+    named = _methods(chosen, methods, by_noise=votes_suit_noise(settings))
+    grid = Grid(named, tuple(map(float, epsilons)), tuple(range(chosen.seed, chosen.seed + seeds)))
     study = Study(
         make_plan(chosen), scoring.held_out, scoring.scored, scoring.k, scoring.blur, described=_described(chosen)
     )
@@ -164,10 +166,13 @@ def _common(settings: Settings, records: Records, epsilons: Sequence[float], sco
     voting = units - round(scoring.held_out * units)
     delta = usual_delta(voting) if settings.delta is None else settings.delta
     middle = statistics.median_low(finite) if finite else math.inf
-    return resolved(settings.with_values(epsilon=middle, delta=delta), records)
+    votes = (
+        {"votes_per_record": 1, "votes_per_unit": 1} if votes_suit_noise(settings) else {}
+    )  # each method has its own
+    return resolved(settings.with_values(epsilon=middle, delta=delta, **votes), records)
 
 
-def _methods(settings: Settings, names: Sequence[str]) -> tuple[Method, ...]:
+def _methods(settings: Settings, names: Sequence[str], *, by_noise: bool) -> tuple[Method, ...]:
     known = dict.fromkeys([*PRESETS, *CHOICES["selector"]])
     methods = []
     for name in names:
@@ -176,7 +181,8 @@ def _methods(settings: Settings, names: Sequence[str]) -> tuple[Method, ...]:
         own = PRESETS.get(name, {})
         selector = own.get("selector", "gape") if name in PRESETS else name
         changes = {"keep": own["keep"]} if "keep" in own else {}
-        methods.append(Method(name, TextSelector(settings.with_values(selector=selector)), changes))
+        kinds = len(settings.labels or ("",)) if by_noise and selector == "gape" else None
+        methods.append(Method(name, TextSelector(settings.with_values(selector=selector)), changes, kinds))
     return tuple(methods)
 
 

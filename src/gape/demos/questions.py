@@ -76,7 +76,8 @@ def run_questions(
     embedder = MiniLM()
     shown = np.random.default_rng(seed).choice(len(records), _MEASURED, replace=False)
     private = embedder.embed(records.texts[shown])
-    rounds = sorted((folder / RUN / "internal" / "rounds").glob("*/synthetic.parquet"))
+    rounds = list((folder / RUN / "internal" / "rounds").glob("*/synthetic.parquet"))
+    rounds.sort(key=lambda path: int(path.parent.name))
     # As many of the start as of every round, so that it is their place that is compared and not their number.
     written = [embedder.embed(samples_from_arrow(read_table(path)["sample"])[: len(result)]) for path in rounds]
     gaps = tuple(float(distances(private, points).min(axis=1).mean()) for points in written)

@@ -97,7 +97,8 @@ def embed_all(
 def _of_run(path: Path) -> Synthetic:
     folder = TextFolder(path)
     folder.settings()  # which refuses a run of anything but texts
-    files = sorted((path / "internal" / "rounds").glob("[0-9]*/synthetic.parquet"))
+    files = list((path / "internal" / "rounds").glob("[0-9]*/synthetic.parquet"))
+    files.sort(key=lambda file: int(file.parent.name))
     if not files:
         raise RunError(f"{path} has no texts yet; wait for its start, or resume it")
     rounds = [samples_from_arrow(read_table(file)["sample"]) for file in files]

@@ -208,7 +208,12 @@ class Device:
         if self._private is None:
             return np.zeros(len(candidates), dtype=np.int64)
         everything = [self._terms.unit] * len(self._private)  # of one and the same unit
-        own = LocalElectorate(self._private, units=everything, votes_per_unit=self._terms.votes_per_unit)
+        own = LocalElectorate(
+            self._private,
+            units=everything,
+            votes_per_unit=self._terms.votes_per_unit,
+            votes_per_record=self._terms.votes_per_record,
+        )
         return own.count(candidates, turn)
 
 

@@ -38,6 +38,7 @@ class Terms:
     rounds: int
     spare: int = 0
     votes_per_unit: int = 1
+    votes_per_record: int = 1
     neighbours: Neighbours = "replace"
     unit: str = "user"
     exact_sums_for_tests_only: bool = False
@@ -89,6 +90,7 @@ class Terms:
             rounds=plan.rounds,
             spare=spare,
             votes_per_unit=plan.votes_per_unit,
+            votes_per_record=plan.votes_per_record,
             neighbours=plan.neighbours,
         )
 

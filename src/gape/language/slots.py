@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gape.language.attention import NAME, attend_to_slots
+from gape.language.norms import fuse_norms
 from gape.language.row import Ends, Row
 from gape.language.sampling import Sampling
 
@@ -38,6 +39,7 @@ class Slots:
         self._torch, self._model, self._sampling = torch, model, sampling
         self.count, self.room = count, -(-room // _STEP) * _STEP
         attend_to_slots(torch, transformers, model)
+        fuse_norms(torch, model)
         self._cache, self._layers = _fixed_cache(torch, transformers, model, count, self.room)
 
         def zeros(*shape: int, dtype: Any = torch.long) -> Any:
@@ -177,7 +179,8 @@ def record(torch: Any, step: Callable[[], None]) -> Callable[[], None]:
     """Record a step as a CUDA graph and return what repeats it; the step itself for what cannot be recorded."""
     graph = torch.cuda.CUDAGraph()
     try:
-        with torch.inference_mode(), torch.cuda.graph(graph):
+        # Other threads, which embed texts meanwhile, may ask the device for memory.
+        with torch.inference_mode(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
             step()
     except RuntimeError:  # it asks the GPU for a value on the way, and would have to wait for it
         torch.cuda.synchronize()

@@ -9,6 +9,7 @@ from typing import Any
 
 from gape.language.stored import stored_tokens
 from gape.report.rounds import Folder
+from gape.run_folder import versions_in_words
 from gape.settings import Settings
 
 RELATION = {
@@ -102,6 +103,8 @@ def settings_in_words(folder: Folder) -> dict[str, str]:
         "Scales": ", ".join(f"{scale:g}" for scale in plan["scales"]),
         "Seed": f"{plan['seed']}, of everything but the noise",
     }
+    if folder.versions:
+        rows["Made by"] = versions_in_words(folder.versions)
     if folder.settings is not None:
         return rows | _text_settings(folder.settings)
     # How parts describe themselves may hold anything; their names do not.

@@ -13,6 +13,7 @@ from gape.errors import RunError
 from gape.export import read_finished, read_settings
 from gape.files import read_json, read_numbers, read_samples, read_table, refuse_links
 from gape.privacy.statement import PrivacyStatement
+from gape.run_folder import Versions, read_versions
 from gape.settings import Settings
 from gape.text_folder import TextFolder
 from gape.types import Floats, Indices, NoisyVotes, Samples
@@ -39,6 +40,7 @@ class Folder:
     parts: dict[str, str]  # generator, embedder and selector, as they describe themselves
     statement: PrivacyStatement | None  # none before the end of the run
     settings: Settings | None  # of a text run; none where the run was put together in Python
+    versions: list[Versions]  # that made it; none where they were not kept
     start: Samples  # S(0)
     rounds: tuple[Round, ...]  # those that are done
 
@@ -117,6 +119,7 @@ def read_folder(path: str | Path) -> Folder:
         parts=stored["parts"],
         statement=statement,
         settings=on_disk.settings() if (path / "internal" / "settings.toml").exists() else None,
+        versions=read_versions(settings_file),
         start=start,
         rounds=tuple(rounds),
     )

@@ -18,6 +18,7 @@ from gape.selection.device import DeviceCosts
 from gape.selection.effort import Progress
 from gape.selection.objective import SignedPoints, flow_cost, signed_points
 from gape.selection.search import Search
+from gape.selection.seats import fill_seats
 from gape.selection.sharing import estimate
 from gape.types import Floats, NoisyVotes, Points
 
@@ -127,6 +128,9 @@ class Gape:
 
     With `noise`, the sigma of the votes, they are replaced by an estimate of what other records would cast
     (`sharing.py`), which is nowhere negative; threshold and `spare` then apply to that.
+
+    With `centres` below 1 only that share of the survivors is searched for, and the others are the largest votes near
+    each, in proportion to its share of all votes (`seats.py`). What the result says of the search is of the centres.
     """
 
     separation: float
@@ -135,6 +139,7 @@ class Gape:
     spare: float = 0.0
     signed: bool = True
     noise: float | None = None  # None: votes are taken as they are
+    centres: float = 1.0
 
     def __call__(
         self,
@@ -152,11 +157,14 @@ class Gape:
         if wanted > 0 and (weights > threshold).sum() < wanted:
             kept = np.sort(weights)[::-1][:wanted]
             threshold = max(0.0, float(np.nextafter(kept[-1], -math.inf)))
-        free = max(int((weights > threshold).sum()) - size, 0)
+        sought = math.ceil(self.centres * size)
+        free = max(int((weights > threshold).sum()) - sought, 0)
         # Where nothing is negative, holding the flow holds nothing back: the proof is made on the way.
-        affordable = size * free <= _AFFORDABLE or not (weights < 0).any()
+        affordable = sought * free <= _AFFORDABLE or not (weights < 0).any()
         certify = affordable if self.certify is None else self.certify
-        result = local_search(points, weights, size, separation=self.separation, threshold=threshold, certify=certify)
-        if result.interrupted:  # the votes are paid for and kept; a resumed run selects again, and from all of them
+        found = local_search(points, weights, sought, separation=self.separation, threshold=threshold, certify=certify)
+        if found.interrupted:  # the votes are paid for and kept; a resumed run selects again, and from all of them
             raise KeyboardInterrupt
-        return result
+        if sought == size:
+            return found
+        return replace(found, indices=fill_seats(points, np.maximum(weights, 0.0), found.indices, size))

@@ -7,17 +7,18 @@ import numpy as np
 from gape.errors import InputError
 from gape.fingerprint import dataset_fingerprint
 from gape.types import Counts, Indices, Points
-from gape.voting.nearest import Voters, check_points, nearest, nearest_votes
+from gape.voting.nearest import Voters, check_points
+from gape.voting.several import several_nearest
 
 
 class LocalElectorate:
-    """Private vectors that vote for their nearest candidate.
+    """Private vectors that vote for their nearest candidate, or for the `votes_per_record` nearest ones.
 
     The privacy unit is one record, or, with `units`, everything that belongs to one unit (a user, a household).
     A unit casts at most `votes_per_unit` votes in a round, each for another candidate, whatever the number of
-    its records: in round t it speaks through its next `votes_per_unit` records, taking turns in their order, and
-    votes of its own that coincide count once. So its votes have L2 norm at most sqrt(votes_per_unit), and how
-    it votes depends on nobody else's data.
+    its records: in round t it speaks through its next votes_per_unit / votes_per_record records, taking turns in
+    their order, and votes of its own that coincide count once. So its votes have L2 norm at most
+    sqrt(votes_per_unit), and how it votes depends on nobody else's data.
     """
 
     def __init__(
@@ -26,17 +27,15 @@ class LocalElectorate:
         *,
         units: Sequence[str] | Sequence[int] | None = None,
         votes_per_unit: int = 1,
+        votes_per_record: int = 1,
         unit: str | None = None,
     ) -> None:
         """Hold `private`, (n, d), and the unit of each row, (n,)."""
         self._private = check_points(private, "private embeddings")
         self._voters = Voters(self._private)  # what is on a GPU stays there over the rounds, and goes with this object
-        if votes_per_unit < 1:
-            raise InputError(f"votes_per_unit must be at least 1, got {votes_per_unit}")
-        if units is None and votes_per_unit != 1:
-            raise InputError(f"a record casts one vote, got votes_per_unit {votes_per_unit}; give units as well")
+        self._speaking = records_speaking(votes_per_unit, votes_per_record, one_each=units is None)
         self._units = None if units is None else _Units(units, len(self._private))
-        self._votes_per_unit = votes_per_unit
+        self._votes_per_unit, self._votes_per_record = votes_per_unit, votes_per_record
         self._unit = unit or ("record" if units is None else "user")
 
     @property
@@ -60,18 +59,35 @@ class LocalElectorate:
 
     def count(self, candidates: Points, turn: int) -> Counts:
         """Count the votes of round `turn` (Algorithm 2). Private: for `release_votes` only."""
-        if self._units is None:
-            return nearest_votes(self._voters, candidates)
-        speakers, owners = self._units.speakers(turn, self._votes_per_unit)
-        winners = nearest(self._voters, candidates, speakers)
-        ballots = np.unique(np.stack([owners, winners]), axis=1)
-        return np.bincount(ballots[1], minlength=len(candidates)).astype(np.int64)
+        speakers, owners = (None, None) if self._units is None else self._units.speakers(turn, self._speaking)
+        winners = several_nearest(self._voters, candidates, self._votes_per_record, speakers)  # (speakers, votes)
+        chosen = winners.ravel()
+        if owners is not None:
+            chosen = np.unique(np.stack([np.repeat(owners, winners.shape[1]), chosen]), axis=1)[1]
+        return np.bincount(chosen, minlength=len(candidates)).astype(np.int64)
 
     def _records(self) -> Iterator[bytes]:
         if self._units is None:
             return (row.tobytes() for row in self._private)
         names = self._units.names
         return (row.tobytes() + name.encode() for row, name in zip(self._private, names, strict=True))
+
+
+def records_speaking(votes_per_unit: int, votes_per_record: int, *, one_each: bool) -> int:
+    """Return how many records of a unit vote in a round, so that it casts `votes_per_unit` votes in all.
+
+    `one_each`: a record is a unit.
+    """
+    if min(votes_per_unit, votes_per_record) < 1 or votes_per_unit % votes_per_record:
+        raise InputError(
+            "votes_per_unit must be a whole multiple of votes_per_record, and both at least 1, got "
+            f"{votes_per_unit} and {votes_per_record}"
+        )
+    if one_each and votes_per_unit != votes_per_record:
+        raise InputError(
+            f"a record casts {votes_per_record} votes, got votes_per_unit {votes_per_unit}; give units as well"
+        )
+    return votes_per_unit // votes_per_record
 
 
 class _Units:

@@ -8,9 +8,7 @@ that of `reference_nearest`, whatever the blocks, threads and BLAS, at the price
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,12 +19,11 @@ from gape.errors import InputError
 from gape.parallel import blocks, cores, cuda, one_blas_thread, tile_side
 from gape.types import Counts, Floats, Indices, Points
 from gape.voting.device import DeviceVoters, out_of_memory
+from gape.voting.field import Field, distinct_rows, field_of, norms_of, tiles
 
 MAX_NORM = 1e18  # squares of norms and of distances stay finite in float32
 MAX_WIDTH = 2**20  # the rounding of a float32 product of this length is still bounded by a few per cent
 
-_UNIT = 2.0**-24  # unit roundoff of float32
-_TINY = 2.0**-126  # what an underflow, or a unit that flushes them to zero, can lose in one operation
 _SMALL = 2**22  # multiplications; fewer are done before threads could start
 _WORTH = 2**39  # multiplications; fewer are done before torch is imported and the points are sent
 _CHUNK = 64  # candidates looked at together; one vectorised test rejects nearly all chunks
@@ -62,20 +59,20 @@ class Voters:
 
     def __init__(self, private: NDArray[Any]) -> None:
         """Hold `private`, (n, d), as it is: it must not be changed any more."""
-        self._points = check_points(private, "private embeddings")
+        self.points = check_points(private, "private embeddings")
         self._by_device: DeviceVoters | None = None
         self._short = False  # of memory on the device
 
     def nearest(self, candidates: NDArray[Any], rows: Indices | None = None) -> Indices:
         """Find what `nearest` finds."""
-        X, Y = self._points, check_points(candidates, "candidate embeddings")
+        X, Y = self.points, check_points(candidates, "candidate embeddings")
         check_widths(X, Y)
         work = (len(X) if rows is None else len(rows)) * Y.size
         device = cuda() if work >= _WORTH and not self._short else None
         if device:
             try:
                 self._by_device = self._by_device or DeviceVoters(X, device)
-                return self._by_device.nearest(Y, _distinct(Y), rows).indices
+                return self._by_device.nearest(Y, distinct_rows(Y), rows).indices
             except out_of_memory():
                 self._by_device, self._short = None, True
                 message = "the GPU has too little free memory for the votes, so they are counted on the processor"
@@ -133,80 +130,8 @@ def check_widths(private: Points, candidates: Points) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Field:
-    """The candidates seen from their mean c, and how far off a float32 score can be.  All public.
-
-    The score of y for x is a.b - |b|²/2, where a = x - c and b = y - c: the larger, the nearer.  Evaluated in
-    float32 it is off by at most slope |a| + blur, where slope = κ|b| and blur = κ|b|²/2 + η:
-
-    - κ = k / (1 - k), k = (d + 16) 2^-24.  Of these, d roundings bound a product of length d in any order of
-      summation (Higham, Accuracy and Stability of Numerical Algorithms, sect. 3.1), 2 are those of a and b,
-      at most 8 those of |b|²/2 and of adding the bounds up, the rest is spare;
-    - η covers underflow.
-    """
-
-    points: Points  # (v, d), all of them
-    distinct: Indices  # (u,), the first of each set of equal rows, ascending
-    centre: Points  # (d,)
-    slope: Points  # (u,)
-    blur: Points  # (u,)
-    shift: Points  # (u,), blur - |b|²/2: with it a product becomes an upper bound
-
-
-def _field(Y: Points, side: int) -> _Field:
-    distinct = _distinct(Y)
-    centre = Y.mean(axis=0, dtype=np.float64).astype(np.float32)
-    norms = np.empty(len(distinct))
-    for start in range(0, len(distinct), side):
-        B = Y[distinct[start : start + side]] - centre
-        norms[start : start + side] = _norms(B)
-    d = Y.shape[1]
-    k = (d + 16) * _UNIT
-    slope = k / (1 - k) * norms
-    blur = slope * norms / 2 + 4 * (d + 16) * _TINY
-    shift = blur - norms**2 / 2
-    return _Field(Y, distinct, centre, *(bound.astype(np.float32) for bound in (slope, blur, shift)))
-
-
-def _distinct(Y: Points) -> Indices:
-    """Find the first of each set of equal rows: candidates drawn with replacement would all be ties."""
-    _, first, key = np.unique(_keys(Y), return_index=True, return_inverse=True)
-    twin = first[key]
-    again = np.flatnonzero(twin != np.arange(len(Y)))
-    kept = np.ones(len(Y), dtype=np.bool_)
-    kept[again] = [not np.array_equal(Y[j], Y[twin[j]]) for j in again]
-    return np.flatnonzero(kept)
-
-
-def _keys(Y: Points) -> NDArray[np.uint64]:
-    """Hash each row: equal rows, -0.0 being equal to 0.0, have equal keys."""
-    factors = np.random.default_rng(0).integers(2**64, size=Y.shape[1:], dtype=np.uint64)
-    factors |= np.uint64(1)  # odd: a difference in one place is never lost
-    keys = np.empty(len(Y), dtype=np.uint64)
-    _hash(Y.view(np.uint32), factors, keys)
-    return keys
-
-
-@compiled
-def _hash(bits: NDArray[np.uint32], factors: NDArray[np.uint64], keys: NDArray[np.uint64]) -> None:
-    """Sum the products of each row's bits with the factors, modulo 2^64."""
-    n, d = bits.shape
-    for i in range(n):
-        key = np.uint64(0)
-        for k in range(d):
-            word = bits[i, k]
-            key += np.uint64(0 if word == 0x80000000 else word) * factors[k]  # -0.0
-        keys[i] = key
-
-
-def _norms(points: Points) -> Floats:
-    squares: Floats = np.einsum("ij,ij->i", points, points, dtype=np.float64)
-    return np.sqrt(squares)
-
-
 def _nearest(X: Points, Y: Points, *, threads: int, side: int) -> Indices:
-    field = _field(Y, side)
+    field = field_of(Y, side)
     leader = np.empty(len(X), dtype=np.int64)
     floor = np.empty(len(X))
     is_open = np.empty(len(X), dtype=np.bool_)
@@ -229,18 +154,18 @@ def _nearest(X: Points, Y: Points, *, threads: int, side: int) -> Indices:
     return field.distinct[leader]
 
 
-def _lead_block(X: Points, field: _Field, side: int) -> tuple[Indices, Floats, NDArray[np.bool_]]:
+def _lead_block(X: Points, field: Field, side: int) -> tuple[Indices, Floats, NDArray[np.bool_]]:
     """Bound all scores of a block of rows.
 
     X: (r, d), results, all (r,): the leader, as a position in field.distinct; the floor that a rival's upper
     bound must reach to put it in question; whether any does.
     """
     A = X - field.centre
-    norms = _norms(A)
+    norms = norms_of(A)
     reach = norms.astype(np.float32)
     best, second = np.full((2, len(X)), -np.inf, dtype=np.float32)
     leader = np.zeros(len(X), dtype=np.int64)
-    for tile, products in _tiles(A, field, side):
+    for tile, products in tiles(A, field, side):
         _lead(products, reach, field.slope[tile], field.shift[tile], tile.start, best, second, leader)
     # The leader's lower bound, less what float64 itself may get wrong about points far from all candidates.
     error = norms * field.slope[leader] + field.blur[leader]
@@ -248,7 +173,7 @@ def _lead_block(X: Points, field: _Field, side: int) -> tuple[Indices, Floats, N
     return leader, floor, second >= floor
 
 
-def _settle_block(X: Points, rows: Indices, floor: Floats, field: _Field, side: int) -> Indices:
+def _settle_block(X: Points, rows: Indices, floor: Floats, field: Field, side: int) -> Indices:
     """Decide a block of open rows in float64 among the candidates whose upper bound reaches the floor.
 
     The products are computed again rather than kept: memory stays the same however many ties there are.
@@ -256,26 +181,13 @@ def _settle_block(X: Points, rows: Indices, floor: Floats, field: _Field, side: 
     X: (n, d), rows and floor: (r,), result: (r,), positions in field.distinct.
     """
     A = X[rows] - field.centre
-    reach = _norms(A).astype(np.float32)
+    reach = norms_of(A).astype(np.float32)
     least = np.full(len(rows), np.inf)
     winner = np.zeros(len(rows), dtype=np.int64)
-    for tile, products in _tiles(A, field, side):
+    for tile, products in tiles(A, field, side):
         bounds = (products, reach, field.slope[tile], field.shift[tile])
         _settle(*bounds, floor, X, rows, field.points, field.distinct[tile], tile.start, least, winner)
     return winner
-
-
-def _tiles(A: Points, field: _Field, side: int) -> Iterator[tuple[slice, Points]]:
-    """Multiply the rows of A (r, d) with each tile of centred candidates: (r, c), overwritten next time."""
-    u, d = len(field.distinct), A.shape[1]
-    candidates = np.empty((min(side, u), d), dtype=np.float32)
-    products = np.empty(len(A) * len(candidates), dtype=np.float32)
-    for start in range(0, u, side):
-        tile = slice(start, min(start + side, u))
-        B = candidates[: tile.stop - start]
-        np.take(field.points, field.distinct[tile], axis=0, out=B, mode="clip")  # the default mode buffers
-        B -= field.centre
-        yield tile, np.matmul(A, B.T, out=products[: len(A) * len(B)].reshape(len(A), len(B)))
 
 
 @compiled

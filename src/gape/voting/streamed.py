@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from gape.errors import InputError, RunError
 from gape.types import Counts, Indices, Points
-from gape.voting.nearest import nearest
+from gape.voting.electorate import records_speaking
+from gape.voting.several import several_nearest
 from gape.voting.store import DIGEST, HEADER, LABELS, UNITS, Part, VectorFolder
 
 BLOCK = 64 * 2**20  # bytes of vectors computed with together; as many are read meanwhile
@@ -36,11 +37,12 @@ class _Stretch:
 class StreamedElectorate:
     """Private vectors in a folder that vote for their nearest candidate, exactly as if they were in memory.
 
-    Units, turns and counts are those of `LocalElectorate`: a record has one vote, a user at most `votes_per_unit`, each
-    for another candidate. A round reads the folder from front to back, the next block while the last one is counted.
-    Memory is bounded by blocks, whatever the number of records: two of vectors, what `nearest` needs for one, and 12
-    bytes for each of its rows where there are users. Where users have several votes, those that coincide are found
-    among as many ballots as memory allows at once, and more users take more passes.
+    Units, turns and counts are those of `LocalElectorate`: a record has `votes_per_record` votes, a user at most
+    `votes_per_unit`, each for another candidate. A round reads the folder from front to back, the next block while the
+    last one is counted. Memory is bounded by blocks, whatever the number of records: two of vectors, what
+    `several_nearest` needs for one, and 12 bytes for each of its rows where there are users. Where several records of a
+    user speak, votes that coincide are found among as many ballots as memory allows at once, and more users take more
+    passes.
 
     Contents are compared with their checksums the first time they are read; counts of any other are never returned.
     """
@@ -50,21 +52,17 @@ class StreamedElectorate:
         folder: VectorFolder | str | Path,
         *,
         votes_per_unit: int = 1,
+        votes_per_record: int = 1,
         marks: Points | None = None,
         block: int = BLOCK,
     ) -> None:
         """Open `folder`; `marks`, (labels, k), are further columns of a record's vector, by its label."""
         self._folder = folder if isinstance(folder, VectorFolder) else VectorFolder(folder)
-        if votes_per_unit < 1:
-            raise InputError(f"votes_per_unit must be at least 1, got {votes_per_unit}")
-        if self._folder.unit == "record" and votes_per_unit != 1:
-            raise InputError(
-                f"a record casts one vote, got votes_per_unit {votes_per_unit}; embed the data with its users"
-            )
+        self._most = records_speaking(votes_per_unit, votes_per_record, one_each=self._folder.unit == "record")
         labels = self._folder.manifest.labels
         if marks is not None and len(marks) != len(labels or ()):
             raise InputError(f"marks must be one row for each of {len(labels or ())} labels, got {len(marks)}")
-        self._votes_per_unit, self._marks = votes_per_unit, marks
+        self._votes_per_unit, self._votes_per_record, self._marks = votes_per_unit, votes_per_record, marks
         self._rows = max(1, block // (4 * self._folder.manifest.width))
         self._trusted = False
 
@@ -91,17 +89,17 @@ class StreamedElectorate:
         """Count the votes of round `turn` (Algorithm 2). Private: for `release_votes` only."""
         v = len(candidates)
         counts = np.zeros(v, dtype=np.int64)
-        most = self._votes_per_unit
+        most = self._most
         users = self._folder.units if self.unit == "user" else 0
-        step = users if most == 1 else max(1, _BALLOTS // most)  # one ballot each needs no comparing
+        step = users if most == 1 else max(1, _BALLOTS // self._votes_per_unit)  # one record each needs no comparing
         for low in range(0, max(1, users), max(1, step)):
             ballots = [np.empty(0, dtype=np.int64)]
             for points, owners in self._speaking(turn, low, low + step):
-                winners = nearest(points, candidates)
+                winners = several_nearest(points, candidates, self._votes_per_record)
                 if most == 1:
-                    counts += np.bincount(winners, minlength=v)
+                    counts += np.bincount(winners.ravel(), minlength=v)
                 else:
-                    ballots.append(owners * v + winners)
+                    ballots.append((owners[:, None] * v + winners).ravel())
             counts += np.bincount(np.unique(np.concatenate(ballots)) % v, minlength=v)
         return counts
 
@@ -134,14 +132,14 @@ class StreamedElectorate:
     def _speakers(self, stretch: _Stretch, turn: int, low: int, high: int) -> tuple[Indices | None, Indices]:
         """Return the rows of a stretch that speak, None for all of them, and the owners of those.
 
-        Of a user with s records the one at place r speaks if it is among the next votes_per_unit, in turns:
-        (r - (turn - 1) votes_per_unit) mod s is less than that.
+        Of a user with s records the one at place r speaks if it is among the next k that do in a round, in turns:
+        (r - (turn - 1) k) mod s is less than k.
         """
         if self.unit == "record":
             return None, np.empty(0, dtype=np.int64)
         owner, place, size = self._indices(UNITS, stretch, 3).reshape(-1, 3).astype(np.int64).T
-        waits = (place - (turn - 1) * self._votes_per_unit) % size
-        rows = np.flatnonzero((waits < self._votes_per_unit) & (owner >= low) & (owner < high))
+        waits = (place - (turn - 1) * self._most) % size
+        rows = np.flatnonzero((waits < self._most) & (owner >= low) & (owner < high))
         return rows, owner[rows]
 
     def _marked(self, stretch: _Stretch, points: Points, rows: Indices | None) -> Points:

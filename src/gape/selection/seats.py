@@ -1,0 +1,39 @@
+"""Seats in proportion: from centres to a whole set of survivors, as many near each as its share of the votes.
+
+A k-median spreads over everything that has votes. That finds what is rare, but as every survivor counts alike, what is
+frequent gets less than its share. Here the centres are a part of the survivors, and the other seats are given away as
+in a parliament: by the highest averages of Sainte-Laguë, the votes of a centre's candidates over 2 s + 1 where it has s
+seats. Whoever has the most votes among them gets the seat.
+"""
+
+import heapq
+
+import numpy as np
+
+from gape.clustering import assign
+from gape.types import Floats, Indices, Points
+
+
+def fill_seats(points: Points, weights: Floats, centres: Indices, size: int) -> Indices:
+    """Return the centres and further points of positive weight, `size` in all where there are as many.
+
+    points: (v, d), weights: (v,), at least 0, centres: (k,), at most `size`.
+    """
+    own, _ = assign(points, points[centres].astype(np.float64))
+    own[centres] = np.arange(len(centres))  # of two that are equal, each is its own
+    votes = np.bincount(own, weights, minlength=len(centres))
+    free = np.setdiff1d(np.flatnonzero(weights > 0), centres)
+    queues: list[list[int]] = [[] for _ in centres]
+    for place in free[np.argsort(-weights[free], kind="stable")][::-1]:  # the most votes last, where a list is popped
+        queues[own[place]].append(int(place))
+    chosen = list(centres)
+    seats = np.ones(len(centres), dtype=np.int64)
+    averages = [(-votes[party] / 3, party) for party, queue in enumerate(queues) if queue]
+    heapq.heapify(averages)
+    while len(chosen) < size and averages:
+        _, party = heapq.heappop(averages)
+        chosen.append(queues[party].pop())
+        seats[party] += 1
+        if queues[party]:
+            heapq.heappush(averages, (-votes[party] / (2 * seats[party] + 1), party))
+    return np.array(chosen, dtype=np.int64)

@@ -1,0 +1,154 @@
+"""Which candidates each private record is nearest to where it votes for several, exactly, on all cores.
+
+As in `nearest.py`, a float32 matrix product bounds every score from above and below. The k-th greatest lower bound of a
+row is a floor that k candidates reach for certain; only those whose upper bound reaches it, k and rarely more, are
+compared in float64. So the answer is that of `reference_several_nearest`, at the price of two float32 products.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gape._compiled import compiled
+from gape.errors import InputError
+from gape.parallel import blocks, cores, one_blas_thread, tile_side
+from gape.types import Floats, Indices, Points
+from gape.voting.field import Field, distinct_rows, field_of, norms_of, tiles
+from gape.voting.nearest import Voters, check_points, check_widths, nearest
+
+_CHUNK = 64  # candidates looked at together; one vectorised test rejects nearly all chunks
+
+
+def several_nearest(
+    private: NDArray[Any] | Voters, candidates: NDArray[Any], count: int, rows: Indices | None = None
+) -> Indices:
+    """Find the `count` candidates at the least Euclidean distances from each private record, nearest first.
+
+    Of equal distances the first candidate counts as the nearer one. Of equal candidates only the first is found, so
+    where there are fewer than `count` different ones, all of these are. Distances are those of `nearest`. Whom a record
+    is near to is private. One is found by `nearest`, on a GPU where there is one; more are found on the processor.
+
+    private: (n, d), candidates: (v, d), result: (n, min(count, different candidates)). With `rows`, only those records
+    are asked, in that order.
+    """
+    if count < 1:
+        raise InputError(f"a record votes for at least 1 candidate, got {count}")
+    if count == 1:
+        return nearest(private, candidates, rows)[:, None]
+    voters = private if isinstance(private, Voters) else Voters(private)
+    X, Y = voters.points if rows is None else voters.points[rows], check_points(candidates, "candidate embeddings")
+    check_widths(X, Y)
+    threads = cores()
+    side = tile_side(X.shape[1], threads)
+    field = field_of(Y, side)
+    found = np.empty((len(X), min(count, len(field.distinct))), dtype=np.int64)
+
+    def find(block: slice) -> None:
+        found[block] = _several(X[block], field, found.shape[1], side)
+
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        list(pool.map(find, blocks(len(X), threads, side)))
+    return field.distinct[found]
+
+
+def reference_several_nearest(private: NDArray[Any], candidates: NDArray[Any], count: int) -> Indices:
+    """Find what `several_nearest` finds, slowly, by the definition: all distances in float64, sorted."""
+    X = check_points(private, "private embeddings").astype(np.float64)
+    distinct = distinct_rows(check_points(candidates, "candidate embeddings"))
+    Y = check_points(candidates, "candidate embeddings")[distinct].astype(np.float64)
+    # cumsum adds in order; sum has an order of its own.
+    order = [np.cumsum((Y - x) ** 2, axis=1)[:, -1].argsort(kind="stable")[:count] for x in X]
+    return distinct[np.array(order)]
+
+
+def _several(X: Points, field: Field, count: int, side: int) -> Indices:
+    """Find the nearest of a block of rows, (r, d), as positions in field.distinct, (r, count).
+
+    The products are computed twice rather than kept: memory stays the same however many candidates there are.
+    """
+    A = X - field.centre
+    norms = norms_of(A)
+    reach = norms.astype(np.float32)
+    lowest = np.full((len(X), count), -np.inf)
+    for tile, products in tiles(A, field, side):
+        _raise_floors(products, reach, field.slope[tile], field.shift[tile], field.blur[tile], lowest)
+    # Less what float64 itself may get wrong about points far from all candidates.
+    floor = lowest[:, -1] - 4 * (A.shape[1] + 16) * 2.0**-53 * norms**2
+    least = np.full((len(X), count), np.inf)
+    winners = np.zeros((len(X), count), dtype=np.int64)
+    for tile, products in tiles(A, field, side):
+        bounds = (products, reach, field.slope[tile], field.shift[tile], floor)
+        _settle(*bounds, X, field.points, field.distinct[tile], tile.start, least, winners)
+    return winners
+
+
+@compiled
+def _raise_floors(products: Points, reach: Points, slope: Points, shift: Points, blur: Points, lowest: Floats) -> None:
+    """Carry each row's greatest lower bounds, the greatest first, over one more tile."""
+    r, c = products.shape
+    last = lowest.shape[1] - 1
+    for i in range(r):
+        for low in range(0, c, _CHUNK):
+            high = min(low + _CHUNK, c)
+            # A loop from zero over slices vectorises; a lower bound is no greater than an upper one.
+            product, tilt, lift = products[i, low:high], slope[low:high], shift[low:high]
+            floor = np.float32(lowest[i, last])
+            hit = np.int32(0)
+            for j in range(high - low):
+                hit |= np.int32(product[j] + (reach[i] * tilt[j] + lift[j]) >= floor)
+            if hit == 0:
+                continue
+            for j in range(high - low):
+                upper = product[j] + (reach[i] * tilt[j] + lift[j])
+                lower = np.float64(upper) - 2 * (np.float64(reach[i]) * slope[low + j] + blur[low + j])
+                if lower <= lowest[i, last]:
+                    continue
+                place = last
+                while place > 0 and lowest[i, place - 1] < lower:
+                    lowest[i, place] = lowest[i, place - 1]
+                    place -= 1
+                lowest[i, place] = lower
+
+
+@compiled
+def _settle(
+    products: Points,
+    reach: Points,
+    slope: Points,
+    shift: Points,
+    floor: Floats,
+    X: Points,
+    Y: Points,
+    distinct: Indices,
+    start: int,
+    least: Floats,
+    winners: Indices,
+) -> None:
+    """Carry each row's least float64 distances, the least first, and whose they are, over one more tile."""
+    r, c = products.shape
+    d = X.shape[1]
+    last = least.shape[1] - 1
+    for i in range(r):
+        x = X[i]
+        for j in range(c):
+            if products[i, j] + (reach[i] * slope[j] + shift[j]) < floor[i]:
+                continue
+            y = Y[distinct[j]]
+            square = 0.0
+            for low in range(0, d, _CHUNK):
+                for k in range(low, min(low + _CHUNK, d)):
+                    difference = np.float64(x[k]) - np.float64(y[k])
+                    square += difference * difference
+                if square > least[i, last]:  # it can only grow
+                    break
+            if square >= least[i, last]:  # an equal one that came first stays
+                continue
+            place = last
+            while place > 0 and least[i, place - 1] > square:
+                least[i, place] = least[i, place - 1]
+                winners[i, place] = winners[i, place - 1]
+                place -= 1
+            least[i, place] = square
+            winners[i, place] = start + j
