@@ -149,7 +149,7 @@ class TestSelectors:
         sigma = make_plan(settings()).sigma
         assert rule() == Gape(math.inf, sigma, spare=2.0, signed=False, centres=0.5)
         corpus = rule(generator=f"corpus:{__file__}")
-        assert corpus == Gape(math.inf, math.inf, spare=2.0, signed=False, noise=sigma, centres=0.5)
+        assert corpus == Gape(math.inf, math.inf, spare=2.0, signed=False, noise=sigma)
         assert rule(signed=True) == Gape(math.inf, sigma, spare=2.0)
         assert rule(threshold=2, separation=1.5, signed=True) == Gape(1.5, 2 * sigma)
         plan = make_plan(settings())

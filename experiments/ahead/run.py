@@ -23,7 +23,7 @@ from experiments.common import free_account, write_rows
 from experiments.corpus_text.run import Data, Looked, embedded, load
 
 from gape import plots
-from gape.advice import suitable_votes, usual_delta
+from gape.advice import usual_delta
 from gape.assembly import VARIATIONS
 from gape.embedders.minilm import MiniLM
 from gape.evolve import evolve
@@ -33,7 +33,7 @@ from gape.metrics import mean_nearest_distance, recall, sinkhorn1
 from gape.plan import Plan
 from gape.plots import COLOURS
 from gape.privacy.noise import SeededNoise
-from gape.rules import make_selector, votes_suit_noise
+from gape.rules import make_selector
 from gape.settings import Settings
 from gape.types import Floats, Indices, Samples
 from gape.voting.electorate import LocalElectorate
@@ -77,13 +77,9 @@ def scored(data: Data, shelf: Shelf, case: Case, seed: int) -> dict[str, float]:
     delta = usual_delta(len(voters))
     plan = Plan(case.epsilon, delta, case.rounds, case.samples, scales=scales, copies=copies, seed=seed)
     settings = Settings(epsilon=case.epsilon, selector=SELECTORS[case.method], generator="corpus:public")
-    if votes_suit_noise(settings):
-        plan = plan.casting(suitable_votes(plan, len(voters)))
-    votes = plan.votes_per_record
-    electorate = LocalElectorate(voters, votes_per_unit=votes, votes_per_record=votes)
     select = make_selector(settings, plan, len(voters))
     with free_account() as account:
-        parts = shelf, shelf.embedder, electorate, select
+        parts = shelf, shelf.embedder, LocalElectorate(voters), select
         *_, last = evolve(plan, *parts, account, noise=SeededNoise(seed))
     points = shelf.embedder.embed(last.synthetic)
     values = recall(held_out, points), mean_nearest_distance(held_out, points), sinkhorn1(held_out, points).value

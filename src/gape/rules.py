@@ -38,15 +38,18 @@ def estimates_votes(settings: Settings) -> bool:
     Those are a sample of what there is, so that whom many are near to is known to many. Among texts that a model has
     varied it is not: the nearest are of one family (experiments/ahead).
     """
-    usual = settings.threshold == "auto" and not settings.signed  # an estimate has no negative votes to cancel others
-    return usual and kind_of(settings.generator, GENERATORS, "generator") == "corpus"
+    return _is_usual(settings) and kind_of(settings.generator, GENERATORS, "generator") == "corpus"
 
 
 def votes_suit_noise(settings: Settings) -> bool:
-    """Whether it is left to the noise for how many candidates a record votes."""
+    """Whether it is left to the noise for how many candidates a record votes: where votes are not estimated."""
     open_still = settings.votes_per_record is None and settings.votes_per_unit is None
-    usual = settings.selector == "gape" and settings.threshold == "auto" and not settings.signed
+    usual = settings.selector == "gape" and _is_usual(settings) and not estimates_votes(settings)
     return open_still and usual
+
+
+def _is_usual(settings: Settings) -> bool:
+    return settings.threshold == "auto" and not settings.signed  # an estimate has no negative votes to cancel others
 
 
 def _gape(settings: Settings, plan: Plan) -> Gape:
@@ -55,7 +58,7 @@ def _gape(settings: Settings, plan: Plan) -> Gape:
         raise InputError(f"separation {separation} is computed from the private data; give a number here")
     if settings.threshold == "auto":
         if estimates_votes(settings):
-            return Gape(separation, math.inf, spare=2.0, signed=False, noise=plan.sigma, centres=CENTRES)
+            return Gape(separation, math.inf, spare=2.0, signed=False, noise=plan.sigma)
         centres = 1.0 if settings.signed else CENTRES
         return Gape(separation, plan.sigma, spare=2.0, signed=settings.signed, centres=centres)
     if settings.threshold == "paper":  # Algorithm 4, line 6

@@ -91,7 +91,7 @@ class Settings:
         None,
         "Privacy",
         "For how many of its nearest candidates a record votes; the noise grows with the root of it. By default 1, and "
-        "for GAPE with threshold auto from 2 to 64, more where there is more noise.",
+        "for GAPE with threshold auto and a model that writes from 2 to 64, more where there is more noise.",
     )
     votes_per_unit: int | None = _said(
         None, "Privacy", "Most votes of one user in a round, by default of one record; needs a user column."
@@ -162,7 +162,8 @@ class Settings:
         "Selection",
         "Noisy votes that GAPE asks of a survivor: a number of sigmas, paper, or auto: one sigma, lowered until twice "
         "as many candidates as samples have them; half of the survivors are searched for among these, the others are "
-        "those with the most votes near each, by its share of all votes. In a corpus, votes are estimated first.",
+        "those with the most votes near each, by its share of all votes. In a corpus, votes are estimated first, and "
+        "all survivors are searched for.",
     )
 
     signed: bool = _said(

@@ -75,8 +75,8 @@ class TextSelector:
         chosen = self.settings
         if chosen.selector != "gape":
             return chosen.selector
-        how = " of estimated votes" if estimates_votes(chosen) else ""
-        how += f", centres={CENTRES}" if chosen.threshold == "auto" and not chosen.signed else ""
+        seats = f", centres={CENTRES}" if chosen.threshold == "auto" and not chosen.signed else ""
+        how = " of estimated votes" if estimates_votes(chosen) else seats
         said = f"threshold={chosen.threshold!r}, separation={chosen.separation!r}, signed={chosen.signed!r}"
         return f"gape({said}){how}"
 
