@@ -33,6 +33,7 @@ EXPERIMENTS = (
     "ranking_subsampling_fail",
     "rates",
     "reachability_2d",
+    "settings_of_gape",
     "snaking_path",
 )
 
