@@ -14,6 +14,12 @@ from gape.privacy.noise import SecureNoise
 from gape.voting.electorate import LocalElectorate
 
 PLAN = Plan(epsilon=4.0, delta=1e-5, rounds=2, samples=1)
+VOTES = [(1, 1), (3, 1), (4, 4), (7, 7), (6, 2)]  # of a unit, and of each of its records
+
+
+def plan_of(neighbours: Neighbours, votes_per_unit: int, votes_per_record: int) -> Plan:
+    each = votes_per_unit // votes_per_record
+    return replace(PLAN, neighbours=neighbours, votes_per_unit=each, sigma=-1.0).casting(votes_per_record)
 
 
 def attacked(plan: Plan, trials: int | None = None) -> PlanAudit:
@@ -97,9 +103,11 @@ def test_what_anybody_can_tell_apart_is_bounded_by_the_number_of_trials() -> Non
 
 
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
-@pytest.mark.parametrize("votes_per_unit", [1, 3])
-def test_canaries_vote_alone_for_their_candidates(neighbours: Neighbours, votes_per_unit: int) -> None:
-    game = Game.of(replace(PLAN, neighbours=neighbours, votes_per_unit=votes_per_unit, sigma=-1.0))
+@pytest.mark.parametrize(("votes_per_unit", "votes_per_record"), VOTES)
+def test_canaries_vote_alone_for_their_candidates(
+    neighbours: Neighbours, votes_per_unit: int, votes_per_record: int
+) -> None:
+    game = Game.of(plan_of(neighbours, votes_per_unit, votes_per_record))
     coins = np.random.default_rng(4).random(game.canaries) < 0.5
     for tossed in (coins, ~coins, np.zeros_like(coins)):
         electorate, exact = game.electorate(tossed), game.exact(tossed)
@@ -113,9 +121,11 @@ def test_canaries_vote_alone_for_their_candidates(neighbours: Neighbours, votes_
 
 
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
-@pytest.mark.parametrize("votes_per_unit", [1, 3])
-def test_the_real_release_step_stands_up_to_the_attack(neighbours: Neighbours, votes_per_unit: int) -> None:
-    found = attacked(replace(PLAN, neighbours=neighbours, votes_per_unit=votes_per_unit, sigma=-1.0), 4_000)
+@pytest.mark.parametrize(("votes_per_unit", "votes_per_record"), [(1, 1), (3, 1), (5, 5)])
+def test_the_real_release_step_stands_up_to_the_attack(
+    neighbours: Neighbours, votes_per_unit: int, votes_per_record: int
+) -> None:
+    found = attacked(plan_of(neighbours, votes_per_unit, votes_per_record), 4_000)
     assert found.passed, found
     assert found.trials >= 4_000
     assert 0 < found.bounds.any_mechanism < 4
@@ -150,9 +160,11 @@ def test_usual_trials_take_as_long_whatever_the_rounds() -> None:
 
 
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
-@pytest.mark.parametrize("votes_per_unit", [1, 2, 5])
-def test_a_unit_moves_the_votes_that_are_accounted_for(neighbours: Neighbours, votes_per_unit: int) -> None:
-    plan = replace(PLAN, neighbours=neighbours, votes_per_unit=votes_per_unit, sigma=-1.0)
+@pytest.mark.parametrize(("votes_per_unit", "votes_per_record"), [(5, 1), *VOTES])
+def test_a_unit_moves_the_votes_that_are_accounted_for(
+    neighbours: Neighbours, votes_per_unit: int, votes_per_record: int
+) -> None:
+    plan = plan_of(neighbours, votes_per_unit, votes_per_record)
     check = check_sensitivity(plan, LocalElectorate)
     assert check.passed
     assert f"moves {plan.release.unit_shifts} counts" in check.finding

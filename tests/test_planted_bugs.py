@@ -26,6 +26,7 @@ from gape.types import Counts, NoisyVotes, Points
 from gape.voting import electorate as voting_electorate
 from gape.voting.electorate import LocalElectorate
 from gape.voting.nearest import nearest_votes
+from gape.voting.several import several_nearest
 from privacy import test_ledger, test_noise, test_release
 from test_crash import exact_counts, secrets_found
 from voting import test_electorate
@@ -366,6 +367,17 @@ def test_more_votes_than_accounted_for_are_found_by_the_tests_of_electorates() -
     assert not any(map(caught_by, by_tests))
     with planted(voting_electorate._Units, "speakers", all_speak):
         assert all(map(caught_by, by_tests))
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+def test_more_candidates_than_a_record_may_vote_for_are_found_by_the_audit(neighbours: str) -> None:
+    def one_more(private: Any, candidates: Points, count: int, rows: Any = None) -> Any:
+        return several_nearest(private, candidates, count + 1, rows)
+
+    claim = plan(votes_per_unit=4, votes_per_record=4, neighbours=neighbours, rounds=1)
+    assert attacked(claim).passed
+    with planted(voting_electorate, "several_nearest", one_more):
+        assert "votes" in failed(attacked(claim))
 
 
 def test_votes_of_a_user_that_coincide_and_count_twice_are_found_by_the_audit() -> None:

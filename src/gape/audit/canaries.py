@@ -45,7 +45,10 @@ class Entries:
 
 @dataclass(frozen=True)
 class Game:
-    """Canaries for a plan, and the candidates that they vote for; a unit that is always there votes for the last."""
+    """Canaries for a plan, and the candidates that they vote for; a record that is always there votes for the last.
+
+    Candidates are points on a line. A record stands in the middle of the `votes_per_record` that it votes for.
+    """
 
     plan: Plan
     canaries: int
@@ -59,22 +62,23 @@ class Game:
     @property
     def candidates(self) -> Points:
         """Points on a line, (v, 1)."""
-        return np.arange(self.canaries * self.width + 1, dtype=np.float32)[:, None]
+        return np.arange(self.canaries * self.width + self.plan.votes_per_record, dtype=np.float32)[:, None]
 
     def electorate(self, coins: Coins) -> Electorate:
         """Return the dataset in which the canaries whose coin shows heads are in."""
-        places = self._places(coins)
-        points = np.append(places.ravel(), self.canaries * self.width).astype(np.float32)[:, None]
-        if self.plan.votes_per_unit == 1:
-            return self.make(points)
-        owners = np.append(np.repeat(np.arange(len(places)), places.shape[1]), len(places))
-        return self.make(points, units=owners.tolist(), votes_per_unit=self.plan.votes_per_unit)
+        first = self._places(coins)[:, :: self.plan.votes_per_record]  # candidates of every record
+        points = middles(np.append(first.ravel(), self.canaries * self.width), self.plan.votes_per_record)
+        if first.shape[1] == 1:
+            return self.make(points, **votes_of(self.plan))
+        owners = np.append(np.repeat(np.arange(len(first)), first.shape[1]), len(first))
+        return self.make(points, units=owners.tolist(), **votes_of(self.plan))
 
     def exact(self, coins: Coins) -> Counts:
         """Return what the counts must be without noise, in every round: by construction, not by counting."""
-        counts = np.zeros(self.canaries * self.width + 1, dtype=np.int64)
+        each = self.plan.votes_per_record
+        counts = np.zeros(self.canaries * self.width + each, dtype=np.int64)
         counts[self._places(coins)] = 1
-        counts[-1] = 1
+        counts[-each:] = 1
         return counts
 
     def play(self, coins: Coins, noise: Noise | None = None) -> tuple[NoisyVotes, Entries]:
@@ -97,7 +101,7 @@ class Game:
 
     def scores(self, votes: NoisyVotes) -> Indices:
         """Sum what the rounds, (T, v), say for each canary: counts of its candidates if in, less those if out."""
-        mine = votes.sum(axis=0)[:-1].reshape(self.canaries, self.width)
+        mine = votes.sum(axis=0)[: -self.plan.votes_per_record].reshape(self.canaries, self.width)
         most = self.plan.votes_per_unit
         scores: Indices = mine[:, :most].sum(axis=1) - mine[:, most:].sum(axis=1)
         return scores
@@ -116,6 +120,16 @@ class Game:
             starts = starts + np.where(coins, 0, self.plan.votes_per_unit)
         places: Indices = starts[:, None] + np.arange(self.plan.votes_per_unit)
         return places
+
+
+def middles(first: Indices, each: int) -> Points:
+    """Return points, (n, 1), whose `each` nearest whole numbers are those from `first`, (n,), on."""
+    return (first + (each - 1) / 2).astype(np.float32)[:, None]
+
+
+def votes_of(plan: Plan) -> dict[str, int]:
+    """What an electorate is told of the votes of a plan."""
+    return {"votes_per_unit": plan.votes_per_unit, "votes_per_record": plan.votes_per_record}
 
 
 def _bins_each(plan: Plan) -> int:

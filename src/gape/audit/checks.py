@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtrc, ndtr, ndtri
 
-from gape.audit.canaries import ElectorateMaker, Entries, Game
+from gape.audit.canaries import ElectorateMaker, Entries, Game, middles, votes_of
 from gape.plan import Plan
 from gape.privacy.accounting import Release, delta_spent
 from gape.privacy.ledger import Account, Budget, Ledger
@@ -52,15 +52,15 @@ def check_sensitivity(plan: Plan, make: ElectorateMaker) -> Check:
     The unit has more records than votes, some of them at the same place, and its votes are counted by the release step
     with no noise, which is no harm to data that was made up.
     """
-    release = Release(0.0, plan.neighbours, plan.votes_per_unit)
-    records = 3 * plan.votes_per_unit
+    release, each = Release(0.0, plan.neighbours, plan.votes_per_unit), plan.votes_per_record
+    records = 3 * plan.votes_per_unit // each
     mine, other = np.arange(records), records + np.arange(records)
     others = np.array([2 * records])
-    pair = [_with_user(mine, others), _with_user(other if plan.neighbours == "replace" else mine[:0], others)]
-    pairs = [[make(points, units=units, votes_per_unit=plan.votes_per_unit) for points, units in pair]]
-    if plan.votes_per_unit == 1:  # single records are counted by another path
-        pairs.append([make(np.unique(points[[0, -1]], axis=0)) for points, _ in pair])
-    candidates = np.arange(2 * records + 1, dtype=np.float32)[:, None]
+    pair = [_with_user(some, others, each) for some in (mine, other if plan.neighbours == "replace" else mine[:0])]
+    pairs = [[make(points, units=units, **votes_of(plan)) for points, units in pair]]
+    if plan.votes_per_unit == each:  # single records are counted by another path
+        pairs.append([make(np.unique(points[[0, -1]], axis=0), **votes_of(plan)) for points, _ in pair])
+    candidates = np.arange((2 * records + 1) * each, dtype=np.float32)[:, None]
     most, largest = 0, 0
     for turn in range(1, _TURNS + 1):
         for one, two in pairs:
@@ -112,11 +112,11 @@ def check_small_noise(game: Game, noise: Noise | None) -> Check:
     return _check_law("not rounded", residuals, _SMALL_SIGMA)
 
 
-def _with_user(records: Indices, others: Indices) -> tuple[Points, list[str]]:
+def _with_user(records: Indices, others: Indices, each: int) -> tuple[Points, list[str]]:
     """Return a dataset with one user's records, the first of them twice more, and another user."""
     places = np.concatenate([records, np.repeat(records[:1], 2), others])
     units = ["canary"] * (len(places) - len(others)) + ["other"] * len(others)
-    return places.astype(np.float32)[:, None], units
+    return middles(each * places, each), units
 
 
 def _without_noise(electorate: Electorate, candidates: Points, turn: int, release: Release) -> NoisyVotes:

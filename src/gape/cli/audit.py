@@ -29,7 +29,12 @@ def audit(
     neighbours: Annotated[
         Neighbours | None, typer.Option(help="What one record's privacy means; replace by default.")
     ] = None,
-    votes_per_unit: Annotated[int | None, typer.Option(help="Most votes of one user in a round; 1 by default.")] = None,
+    votes_per_unit: Annotated[
+        int | None, typer.Option(help="Most votes of one user in a round; by default those of one record.")
+    ] = None,
+    votes_per_record: Annotated[
+        int | None, typer.Option(help="For how many of its nearest candidates a record votes; 1 by default.")
+    ] = None,
     trials: Annotated[
         int | None,
         typer.Option(help="Canaries to play; by default for about 40 seconds, and none where a run is named."),
@@ -50,6 +55,7 @@ def audit(
         "rounds": rounds,
         "neighbours": neighbours,
         "votes_per_unit": votes_per_unit,
+        "votes_per_record": votes_per_record,
     }
     given = {name: value for name, value in claim.items() if value is not None}
     if run is not None and given:
@@ -69,7 +75,7 @@ def _plan(given: dict[str, Any]) -> Plan:
     for name in ("epsilon", "delta"):
         if name not in given:
             raise InputError(f"there is no {name} to audit; give --{name}, or the folder of a run")
-    return Plan(**({"rounds": 6, "samples": 1} | given))
+    return Plan(**({"rounds": 6, "samples": 1, "votes_per_unit": given.get("votes_per_record", 1)} | given))
 
 
 def _attack(plan: Plan, trials: int | None) -> PlanAudit:
