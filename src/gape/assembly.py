@@ -254,13 +254,15 @@ def make_electorate(
 ) -> TextElectorate | StreamedElectorate | RayElectorate:
     """Embed the private texts, once and in memory, if the embedder may see them, or let them vote where they are."""
     require_embedder(private, embedder)
-    votes = _known(settings.votes_per_unit), _known(settings.votes_per_record)
+    each = settings.votes_per_record or 1
+    votes = settings.votes_per_unit or each, each
     if isinstance(private, RayElectorate):
         private.cast(*votes)
         return private
     if isinstance(private, VectorFolder):
-        each = dict(zip(("votes_per_unit", "votes_per_record"), votes, strict=True))
-        return StreamedElectorate(private, **each, marks=_marks(settings, private))
+        return StreamedElectorate(
+            private, votes_per_unit=votes[0], votes_per_record=each, marks=_marks(settings, private)
+        )
     if settings.labels is None or private.labels is None:
         points = embedder.embed(private.texts)
     else:

@@ -93,9 +93,7 @@ class Settings:
         "For how many of its nearest candidates a record votes; the noise grows with the root of it. By default 1, and "
         "for GAPE with threshold auto and a model that writes from 2 to 64, more where there is more noise.",
     )
-    votes_per_unit: int | None = _said(
-        None, "Privacy", "Most votes of one user in a round, by default of one record; needs a user column."
-    )
+    votes_per_unit: int | None = _said(None, "Privacy", "Most votes of one user in a round; by default of one record.")
     ledger: str | None = _said(
         None, "Privacy", "File that remembers what the data has spent; by default DATA.gape-ledger.sqlite."
     )
@@ -263,8 +261,8 @@ class Settings:
             raise InputError(f"seed must not be negative, got {self.seed}")
         if self.votes_per_unit is not None and self.votes_per_unit != (self.votes_per_record or 1) and not self.user:
             raise InputError(
-                f"a record casts {self.votes_per_record or 1} of the votes, got votes_per_unit {self.votes_per_unit}; "
-                "name a user column, or set votes_per_record alone"
+                f"a record casts {self.votes_per_record or 1} votes, got votes_per_unit {self.votes_per_unit}; name a "
+                "user column, or set votes_per_record alone"
             )
         if self.budget_epsilon is not None and self.epsilon is not None and self.budget_epsilon < self.epsilon:
             raise InputError(
