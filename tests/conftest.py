@@ -1,9 +1,16 @@
 import multiprocessing
+import signal
 from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Take interrupts also where a shell has started the tests in the background, which ignores them."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
