@@ -1,5 +1,7 @@
 """Any sentence embedder of the sentence-transformers library, on this machine's processor or GPU."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -7,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from gape.errors import InputError
+from gape.language.slots import record
 from gape.language.transformers import weights_digest
-from gape.types import Points, Samples
+from gape.types import Floats, Points, Samples
 
 _PUBLIC = 256  # texts at once where none is private
 
@@ -20,6 +23,7 @@ class SentenceTransformer:
     With `batch` 1 a text's vector depends on the text alone, which the privacy of votes rests on: in larger batches its
     last bits depend on the others too, as their number and longest text change the order of sums, so that replacing one
     private record could move another's vote. They are for public texts. Text beyond the model's own limit is not read.
+    On a GPU, what a text goes through is recorded once for each length and repeated, which does not change what it is.
     """
 
     def __init__(self, model: str | Path, *, device: str | None = None, batch: int = 1) -> None:
@@ -28,6 +32,7 @@ class SentenceTransformer:
             raise InputError(f"batch must be at least 1, got {batch}")
         try:
             import sentence_transformers  # noqa: PLC0415  (heavy, and in an extra)
+            import torch  # noqa: PLC0415  (likewise)
         except ImportError as error:
             raise InputError(
                 f"the embedder st needs sentence-transformers ({error}); run `pip install 'gape[st]'`"
@@ -40,7 +45,7 @@ class SentenceTransformer:
                 f"sentence-transformers cannot load {model} ({reason}); name the folder of such a model, or one of "
                 "the hub"
             ) from error
-        self.batch = batch
+        self.batch, self._torch = batch, torch
         # Modules without weights, such as the pooling, and the default prompt make another embedding of the same model.
         rest = [f"{type(part).__name__} {part.get_config_dict()}" for part in self._model if not part.state_dict()]
         prompt = self._model.prompts.get(self._model.default_prompt_name, "")
@@ -64,10 +69,50 @@ class SentenceTransformer:
         # Half a surrogate pair, which broken files contain, is no character that a tokenizer would take.
         texts = [text.encode(errors="replace").decode() for text in samples]
         places = {text: place for place, text in enumerate(sorted(set(texts)))}  # one order, whatever they came in
-        # The library sorts them by length itself, so that a batch has little padding.
-        rows = self._model.encode(list(places), batch_size=self.batch, show_progress_bar=False).astype(np.float64)
+        rows = self._one_by_one(list(places)) if self.batch == 1 else self._in_batches(list(places))
         if not np.isfinite(rows).all():
             raise InputError(f"{self!r} gives embeddings that are not finite; use another model")
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         points: Points = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return points[[places[text] for text in texts]]
+
+    def _in_batches(self, texts: list[str]) -> Floats:
+        # The library sorts them by length itself, so that a batch has little padding.
+        rows: Floats = self._model.encode(texts, batch_size=self.batch, show_progress_bar=False).astype(np.float64)
+        return rows
+
+    def _one_by_one(self, texts: list[str]) -> Floats:
+        """Embed texts as the library does, each by itself, those of a length one after the other."""
+        torch, model = self._torch, self._model
+        prompt = model.prompts.get(model.default_prompt_name)
+        of_length: dict[int, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
+        for place, text in enumerate(texts):
+            features = model.preprocess([text], prompt=prompt)
+            of_length[features["input_ids"].shape[1]].append((place, features))
+        rows = np.empty((len(texts), model.get_embedding_dimension()))
+        with torch.inference_mode():
+            for some in of_length.values():
+                places, each = zip(*some, strict=True)
+                rows[list(places)] = self._of_one_length(each).double().cpu().numpy()
+        return rows
+
+    def _of_one_length(self, features: Sequence[dict[str, Any]]) -> Any:
+        torch, model = self._torch, self._model
+        names = [name for name, values in features[0].items() if isinstance(values, torch.Tensor)]
+        tensors = {name: torch.cat([each[name] for each in features]).to(model.device) for name in names}
+        given = features[0] | {name: values[:1].clone() for name, values in tensors.items()}
+        made: dict[str, Any] = {}
+
+        def embed() -> None:
+            made.update(model(dict(given)))
+
+        embed()  # warms everything up
+        # Recorded however few texts there are: how one is computed must not depend on how many others there are.
+        repeat = record(torch, embed) if model.device.type == "cuda" else embed
+        rows = torch.empty((len(features), model.get_embedding_dimension()), device=model.device)
+        for place, row in enumerate(rows):
+            for name, values in tensors.items():
+                given[name].copy_(values[place : place + 1])
+            repeat()
+            row.copy_(made["sentence_embedding"][0, : len(row)])
+        return rows

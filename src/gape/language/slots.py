@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from gape.language.attention import NAME, attend_to_slots
-from gape.language.norms import fuse_norms
+from gape.language.library import NAME, Library
+from gape.language.llama import Llama, is_llama
 from gape.language.row import Ends, Row
 from gape.language.sampling import Sampling
 
@@ -35,12 +35,14 @@ class Slots:
     def __init__(
         self, torch: Any, transformers: Any, model: Any, sampling: Sampling, ends: Ends, count: int, room: int
     ) -> None:
-        """Take a plain model whose attention becomes that of slots."""
+        """Take a plain model."""
         self._torch, self._model, self._sampling = torch, model, sampling
         self.count, self.room = count, -(-room // _STEP) * _STEP
-        attend_to_slots(torch, transformers, model)
-        fuse_norms(torch, model)
-        self._cache, self._layers = _fixed_cache(torch, transformers, model, count, self.room)
+        self._reader = (
+            Llama(torch, model, count, self.room)
+            if is_llama(model)
+            else Library(torch, transformers, model, count, self.room)
+        )
 
         def zeros(*shape: int, dtype: Any = torch.long) -> Any:
             return torch.zeros(shape, dtype=dtype, device=model.device)
@@ -126,10 +128,7 @@ class Slots:
         padded = np.zeros((len(prompts), width), dtype=np.int64)
         for line, prompt in zip(padded, prompts, strict=True):
             line[: len(prompt)] = prompt
-        self._layers.slots = slots
-        positions = torch.arange(width, device=device).expand(len(prompts), width)
-        self._forward(torch.from_numpy(padded).to(device), positions, slots[:, None, None, None])
-        self._layers.slots = None
+        self._reader.read(torch.from_numpy(padded).to(device), slots)
 
     def _step(self) -> None:
         """Read one token and write the next in every slot, as recorded where it can be."""
@@ -141,9 +140,7 @@ class Slots:
 
     def _advance(self) -> None:
         torch, going = self._torch, self._going
-        self._layers.place = self._place
-        lengths = torch.where(going, self._place + 1, 1)
-        logits = self._forward(self._ids, self._place[:, None], lengths[:, None, None, None])
+        logits = self._reader.step(self._ids, self._place, torch.where(going, self._place + 1, 1))
         draws = self._draws.gather(1, self._written[:, None].clamp(max=self.room - 1))
         tokens, finite = self._sampling(torch, logits, self._temperature, draws)
         self._finite &= finite | ~going
@@ -154,18 +151,6 @@ class Slots:
         self._written += going
         said = self._closing[tokens[:, 0]] & (self._written >= self._enough)
         self._going &= ~torch.isin(tokens[:, 0], self._ends) & ~said & (self._written < self._limit)
-
-    def _forward(self, ids: Any, positions: Any, lengths: Any) -> Any:
-        # A mask of four dimensions goes through the library untouched: here it says how far each row reads.
-        with self._torch.inference_mode():
-            return self._model(
-                input_ids=ids,
-                attention_mask=lengths,
-                position_ids=positions,
-                past_key_values=self._cache,
-                use_cache=True,
-                logits_to_keep=1,
-            ).logits[:, -1]
 
 
 def _done(rows: list[Row]) -> Iterator[Row]:
@@ -187,44 +172,3 @@ def record(torch: Any, step: Callable[[], None]) -> Callable[[], None]:
         return step
     repeat: Callable[[], None] = graph.replay
     return repeat
-
-
-class _Layers:
-    """Where the layers of a cache put what comes: into some `slots` from the front, or at each slot's `place`."""
-
-    def __init__(self) -> None:
-        self.slots: Any = None
-        self.place: Any = None
-
-
-def _fixed_cache(torch: Any, transformers: Any, model: Any, count: int, room: int) -> tuple[Any, _Layers]:
-    where = _Layers()
-    base = transformers.cache_utils.DynamicLayer
-
-    class SlotLayer(base):  # type: ignore[misc, valid-type]
-        def lazy_initialization(self, key_states: Any, value_states: Any) -> None:
-            self.dtype, self.device = key_states.dtype, key_states.device
-            self.keys, self.values = (
-                each.new_zeros((count, each.shape[1], room, each.shape[3])) for each in (key_states, value_states)
-            )
-            self._all = torch.arange(count, device=self.device)
-            self.is_initialized = True
-
-        def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
-            if not self.is_initialized:
-                self.lazy_initialization(key_states, value_states)
-            if where.slots is not None:
-                width = key_states.shape[2]
-                self.keys[where.slots, :, :width] = key_states
-                self.values[where.slots, :, :width] = value_states
-                return key_states, value_states
-            self.keys[self._all, :, where.place] = key_states[:, :, 0]
-            self.values[self._all, :, where.place] = value_states[:, :, 0]
-            return self.keys, self.values
-
-        def get_seq_length(self) -> int:
-            return 0
-
-    cache = transformers.DynamicCache(config=model.config)
-    cache.layers = [SlotLayer() for _ in cache.layers]
-    return cache, where

@@ -1,0 +1,99 @@
+"""Models written out for slots against those of the library, token by token."""
+
+from typing import Any
+
+import pytest
+
+from gape.language.library import Library
+from gape.language.llama import Llama, is_llama
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 97,
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 64,
+}
+
+
+def small(kind: str, **settings: Any) -> Any:
+    """A model with random weights, biases and norms included."""
+    import torch  # noqa: PLC0415  (heavy)
+    import transformers  # noqa: PLC0415  (heavy)
+
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(**SIZES | settings)
+    model = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+    for weights in model.parameters():
+        torch.nn.init.normal_(weights, mean=0.0 if weights.ndim > 1 else 1.0, std=0.2)
+    return model
+
+
+KINDS = [
+    ("Llama", {}),
+    ("Llama", {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}),
+    ("Llama", {"num_key_value_heads": 6, "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}),
+    ("Mistral", {"sliding_window": None}),
+    ("Qwen2", {}),
+    ("Qwen3", {}),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings"), KINDS)
+@pytest.mark.parametrize("reader", ["written out", "the library's"])
+def test_logits_are_those_of_the_model_alone(kind: str, settings: dict[str, Any], reader: str) -> None:
+    import torch  # noqa: PLC0415  (heavy)
+    import transformers  # noqa: PLC0415  (heavy)
+
+    alone, model = small(kind, **settings), small(kind, **settings)
+    count, room = 5, 32
+    prompts = [torch.randint(97, (length,), generator=torch.Generator().manual_seed(length)) for length in (9, 1, 4)]
+    slots = torch.tensor([3, 0, 4])
+    padded = torch.nn.utils.rnn.pad_sequence(prompts, batch_first=True)
+    assert is_llama(model)
+    read: Any = (
+        Llama(torch, model, count, room)
+        if reader == "written out"
+        else Library(torch, transformers, model, count, room)
+    )
+    read.read(padded, slots)
+    places = torch.zeros(count, dtype=torch.long)
+    places[slots] = torch.tensor([len(prompt) for prompt in prompts])
+    written = [prompt.tolist() for prompt in prompts]
+    for token in (5, 96, 0, 41):
+        ids = torch.full((count, 1), token)
+        logits = read.step(ids, places, places + 1)
+        places += 1
+        for slot, tokens in zip(slots.tolist(), written, strict=True):
+            tokens.append(token)
+            with torch.inference_mode():
+                expected = alone(input_ids=torch.tensor([tokens])).logits[0, -1]
+            torch.testing.assert_close(logits[slot], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_prompt_of_one_token_is_read_by_itself() -> None:
+    import torch  # noqa: PLC0415  (heavy)
+    import transformers  # noqa: PLC0415  (heavy)
+
+    alone = small("Llama")
+    with torch.inference_mode():
+        expected = alone(input_ids=torch.tensor([[7, 11]])).logits[0, -1]
+    for read in (
+        Llama(torch, small("Llama"), 2, 8),
+        Library(torch, transformers, small("Llama"), 2, 8),
+    ):
+        read.read(torch.tensor([[7]]), torch.tensor([0]))
+        places = torch.tensor([1, 0])
+        torch.testing.assert_close(
+            read.step(torch.tensor([[11], [0]]), places, places + 1)[0], expected, rtol=1e-4, atol=1e-4
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"), [("Llama", {"hidden_act": "gelu"}), ("Llama", {"head_dim": 12}), ("Gemma", {})]
+)
+def test_other_models_are_left_to_the_library(kind: str, settings: dict[str, Any]) -> None:
+    assert not is_llama(small(kind, **settings))
