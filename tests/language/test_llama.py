@@ -74,6 +74,29 @@ def test_logits_are_those_of_the_model_alone(kind: str, settings: dict[str, Any]
             torch.testing.assert_close(logits[slot], expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("shape", [(1, 6), (4, 1), (3, 5), (1, 1)])
+def test_kernels_which_read_by_address_are_given_no_views_that_repeat(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int]
+) -> None:
+    import torch  # noqa: PLC0415  (heavy)
+
+    from gape.language import plain  # noqa: PLC0415  (needs torch)
+
+    whole, calls = plain.rotate_and_keep, 0
+
+    def watched(*given: Any) -> None:
+        nonlocal calls
+        calls += 1
+        assert all(each.is_contiguous() for each in given if isinstance(each, torch.Tensor))
+        whole(*given)
+
+    monkeypatch.setattr(plain, "rotate_and_keep", watched)
+    read = Llama(torch, small("Llama"), 4, 8)
+    read.read(torch.zeros(shape, dtype=torch.long), torch.arange(shape[0]))
+    read.step(torch.zeros((4, 1), dtype=torch.long), torch.full((4,), shape[1]), torch.full((4,), shape[1] + 1))
+    assert calls == 2 * SIZES["num_hidden_layers"]
+
+
 def test_a_prompt_of_one_token_is_read_by_itself() -> None:
     import torch  # noqa: PLC0415  (heavy)
     import transformers  # noqa: PLC0415  (heavy)

@@ -79,7 +79,7 @@ class Llama:
             return usual(query, key, value, is_causal=True, enable_gqa=self._heads != self._shared).transpose(1, 2)
 
         with torch.inference_mode():
-            self._through(ids, places, slots[:, None].expand(rows, tokens).reshape(-1), attend)
+            self._through(ids, places, slots.repeat_interleave(tokens), attend)
 
     def step(self, ids: Any, places: Any, lengths: Any) -> Any:
         """Read one token in every slot, (count, 1), at its place, and return what may follow, (count, vocabulary).
@@ -101,7 +101,8 @@ class Llama:
         does, inner = self._does, self._model.model
         stream = inner.embed_tokens(ids)  # (rows, tokens, width)
         cosines, sines = (each.reshape(-1, self._width) for each in inner.rotary_emb(stream, places))
-        stream, places = stream.reshape(-1, stream.shape[-1]), places.reshape(-1)
+        # Kernels read by address: neither places nor slots may be a view that repeats one number.
+        stream, places = stream.reshape(-1, stream.shape[-1]), places.reshape(-1).contiguous()
         turning = self._heads + self._shared
         weights = [layer.before for layer in self._layers[1:]] + [inner.norm.weight]
         normed = rms_norm(stream, (stream.shape[1],), self._layers[0].before, self._eps)
