@@ -22,6 +22,7 @@ import unicodedata
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import islice, zip_longest
+from operator import eq
 
 _END = r"[.!?\u2026]"
 _CLOSERS = r"[\"'\u201d\u2019)\]]"
@@ -197,6 +198,11 @@ def collapse(text: str) -> str:
 
 def sentences(text: str) -> list[str]:
     """Split at the ends of sentences, not after abbreviations and initials; joined by spaces they are the text."""
+    return list(_split(text))
+
+
+@lru_cache(2**12)  # a text is split again by several rules, and for each of its variations
+def _split(text: str) -> tuple[str, ...]:
     found: list[str] = []
     start = 0
     for boundary in (*_BOUNDARY.finditer(text), None):
@@ -206,7 +212,7 @@ def sentences(text: str) -> list[str]:
             found[-1] = f"{found[-1]} {piece}"
         elif piece.strip():
             found.append(piece.strip())
-    return found
+    return tuple(found)
 
 
 def is_finished(text: str) -> bool:
@@ -259,6 +265,8 @@ def loops(words: list[str]) -> bool:
     """Whether the text repeats itself: a phrase of up to six words four times in a row, or few distinct words."""
     folded = [word.casefold() for word in words]
     for size in range(1, 7):
+        if sum(map(eq, folded, folded[size:])) < 3 * size:  # soon counted, and seldom so many
+            continue
         run = 0
         for here, there in zip(folded, folded[size:], strict=False):
             run = run + 1 if here == there else 0

@@ -7,7 +7,7 @@ import sqlite3
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 
 from gape.errors import RunError
@@ -16,6 +16,7 @@ from gape.language.spending import Tokens
 
 _FORMAT = 1
 _WAIT_SECONDS = 60.0
+_KEYS_AT_ONCE = 500  # looked for by one query
 
 
 class Stored:
@@ -57,12 +58,14 @@ class Stored:
         for place, request in enumerate(requests):
             places.setdefault(self._key(request), []).append(place)
         missing = []
-        for key, same in places.items():
-            stored = self._load(key)
-            if stored is None:
-                missing.append(key)
-            else:
-                yield from ((place, stored) for place in same)
+        keys = iter(places)
+        while some := list(islice(keys, _KEYS_AT_ONCE)):
+            stored = self._load(some)
+            for key in some:
+                if key in stored:
+                    yield from ((place, stored[key]) for place in places[key])
+                else:
+                    missing.append(key)
         for number, completion in self.model.complete([requests[places[key][0]] for key in missing]):
             self._store(missing[number], completion)
             yield from ((place, completion) for place in places[missing[number]])
@@ -72,18 +75,17 @@ class Stored:
         self._finalizer()  # once: later it would come from whichever thread collects garbage, which SQLite refuses
 
     def _key(self, request: Request) -> bytes:
-        return hashlib.sha256(json.dumps([self.name, asdict(request)], sort_keys=True).encode()).digest()
+        return hashlib.sha256(json.dumps([self.name, vars(request)], sort_keys=True).encode()).digest()
 
-    def _load(self, key: bytes) -> Completion | None:
+    def _load(self, keys: list[bytes]) -> dict[bytes, Completion]:
+        query = f"SELECT key, completion FROM answers WHERE key IN ({', '.join('?' * len(keys))})"  # noqa: S608  (marks)
         with self._usable():
-            row = self._database.execute("SELECT completion FROM answers WHERE key = ?", (key,)).fetchone()
-            return None if row is None else Completion(**json.loads(row[0]))
+            rows = self._database.execute(query, keys)
+            return {key: Completion(**json.loads(text)) for key, text in rows}
 
     def _store(self, key: bytes, completion: Completion) -> None:
         with self._usable():
-            self._database.execute(
-                "INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(asdict(completion)))
-            )
+            self._database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(vars(completion))))
 
     def _open(self) -> None:
         database = self._database

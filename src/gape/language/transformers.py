@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from gape.language.slots import Slots, is_plain
 
 _BATCHES = {"cpu": 32, "cuda": 4096}  # a processor gains little by more; a GPU is as fast for hundreds as for one
 _SIZES = (64, 256, 1024)  # slots, where a batch has more of them than there are requests
+_REMEMBERED = 2**12  # prompts in their template, and tokens in letters
 _SAMPLED = 1024  # values of each tensor that tell a model from another
 # What chat templates may ask for: no thinking, which would use up the tokens, and one date, not that of the day.
 _TEMPLATE = {"enable_thinking": False, "date_string": "26 Jul 2024"}
@@ -72,6 +74,8 @@ class TransformersModel:
         dtype = dtype or ("bfloat16" if kind == "cuda" else "float32")
         self._batch = batch or _BATCHES.get(kind, 32)
         self._system, self._sampling = system, Sampling(top_k, top_p, min_p)
+        # Variations of all texts are asked for by a few prompts, and follow a few tokens.
+        self._turns, self._decode_one = lru_cache(_REMEMBERED)(self._template), lru_cache(_REMEMBERED)(self._decode)
         folder, file = (Path(model).parent, Path(model).name) if str(model).endswith(".gguf") else (model, None)
         try:
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=file)
@@ -137,22 +141,27 @@ class TransformersModel:
         opening = request.opening.rstrip(" ")  # tokens begin with their space: after one, the model is at a loss
         if not self._tokenizer.chat_template:
             return "\n".join([self._system, request.prompt, opening] if self._system else [request.prompt, opening])
+        return f"{self._turns(request.prompt)}{opening}"
+
+    def _template(self, prompt: str) -> str:
         turns = [{"role": "system", "content": self._system}] if self._system else []
-        turns.append({"role": "user", "content": request.prompt})
-        chat = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **_TEMPLATE)
-        return f"{chat}{opening}"
+        turns.append({"role": "user", "content": prompt})
+        chat: str = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **_TEMPLATE)
+        return chat
 
     def _read(self, row: Row) -> Completion:
         finished = row.tokens[-1] in self._ends.of_answers
         # Decoded behind the last token of the prompt: by itself, many a tokenizer drops an answer's first space.
-        before, both = (
-            self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-            for ids in (row.prompt[-1:], row.prompt[-1:] + (row.tokens[:-1] if finished else row.tokens))
-        )
-        text = both.removeprefix(before)
+        last = row.prompt[-1]
+        both = self._decode((last, *(row.tokens[:-1] if finished else row.tokens)))
+        text = both.removeprefix(self._decode_one((last,)))
         if row.request.opening.endswith(" "):
             text = text.removeprefix(" ")
         return Completion(text, len(row.prompt), len(row.tokens), finished)
+
+    def _decode(self, tokens: tuple[int, ...]) -> str:
+        text: str = self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
 
     def _write(self, rows: list[Row]) -> Iterator[Row]:
         """Write the answers of the next rows: of all of them through slots, else of a batch."""
