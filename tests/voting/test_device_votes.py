@@ -21,6 +21,7 @@ from gape.voting import nearest as voting
 from gape.voting.device import DeviceVoters, Winners
 from gape.voting.field import distinct_rows
 from gape.voting.nearest import Voters, nearest, nearest_votes, reference_nearest
+from gape.voting.several import reference_several_nearest, several_nearest
 from gape.voting.tops import engine
 
 COARSE = st.integers(-2, 2).map(float)  # ties everywhere
@@ -70,22 +71,31 @@ def lattice(d: int) -> Points:
 
 
 def winners(
-    private: Points, candidates: Points, device: str = "cpu", rows: Indices | None = None, memory: int = 2**31
+    private: Points,
+    candidates: Points,
+    device: str = "cpu",
+    rows: Indices | None = None,
+    memory: int = 2**31,
+    count: int = 1,
 ) -> Winners:
-    voters = DeviceVoters(private, device, memory=memory)
-    return voters.nearest(candidates, distinct_rows(candidates), rows)
+    voters, distinct = DeviceVoters(private, device, memory=memory), distinct_rows(candidates)
+    return voters.nearest(candidates, distinct, rows, count=min(count, len(distinct)))
 
 
-@given(sides())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_equals_the_reference(small: None, points: tuple[Points, Points]) -> None:
-    np.testing.assert_array_equal(winners(*points, memory=2**12).indices, reference_nearest(*points))
+@given(sides(), st.integers(1, 7))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_equals_the_reference(small: None, points: tuple[Points, Points], count: int) -> None:
+    found = winners(*points, memory=2**12, count=count).indices
+    np.testing.assert_array_equal(found, reference_several_nearest(*points, count))
+    np.testing.assert_array_equal(found[:, 0], reference_nearest(*points))
 
 
 @pytest.mark.parametrize(("n", "v", "d"), [(1, 1, 1), (1, 600, 3), (300, 1, 3), (200, 700, 1), (50, 300, 1000)])
-def test_shapes(device: str, n: int, v: int, d: int) -> None:
+@pytest.mark.parametrize("count", [1, 2, 64])
+def test_shapes(device: str, n: int, v: int, d: int, count: int) -> None:
     private, candidates = gaussian((n, d)), gaussian((v, d), seed=1)
-    np.testing.assert_array_equal(winners(private, candidates, device).indices, reference_nearest(private, candidates))
+    found = winners(private, candidates, device, count=count)
+    np.testing.assert_array_equal(found.indices, reference_several_nearest(private, candidates, count))
 
 
 def hard_cases() -> dict[str, tuple[Points, Points]]:
@@ -120,13 +130,14 @@ def hard_cases() -> dict[str, tuple[Points, Points]]:
 
 @pytest.mark.parametrize("name", hard_cases())
 @pytest.mark.parametrize("steps", ["one", "many"])
-def test_hard_cases(device: str, name: str, steps: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("count", [1, 3, 20])
+def test_hard_cases(device: str, name: str, steps: str, count: int, request: pytest.FixtureRequest) -> None:
     if steps == "many":
         request.getfixturevalue("small")
     private, candidates = hard_cases()[name]
     memory = 2**31 if steps == "one" else 2**14
-    found = winners(private, candidates, device, memory=memory)
-    np.testing.assert_array_equal(found.indices, reference_nearest(private, candidates))
+    found = winners(private, candidates, device, memory=memory, count=count)
+    np.testing.assert_array_equal(found.indices, reference_several_nearest(private, candidates, count))
 
 
 def test_halves_exclude_nearly_all_groups(device: str) -> None:
@@ -134,10 +145,20 @@ def test_halves_exclude_nearly_all_groups(device: str) -> None:
     private /= np.linalg.norm(private, axis=1, keepdims=True)
     candidates /= np.linalg.norm(candidates, axis=1, keepdims=True)
     found = winners(private, candidates, device)
-    np.testing.assert_array_equal(found.indices, nearest(private, candidates))
+    np.testing.assert_array_equal(found.indices[:, 0], nearest(private, candidates))
     assert found.groups == 16
     assert 1000 <= found.looked_at < 1100
     assert found.compared == 0
+
+
+def test_for_several_winners_hardly_more_groups_than_winners_are_looked_at(device: str) -> None:
+    private, candidates = gaussian((1000, 64)), gaussian((4096, 64), seed=1)
+    private /= np.linalg.norm(private, axis=1, keepdims=True)
+    candidates /= np.linalg.norm(candidates, axis=1, keepdims=True)
+    found = winners(private, candidates, device, count=3)
+    np.testing.assert_array_equal(found.indices, several_nearest(private, candidates, 3))
+    assert 2000 <= found.looked_at < 3200
+    assert 3000 <= found.compared < 3100  # to put them in order
 
 
 def test_only_what_is_as_near_is_compared(device: str) -> None:
@@ -225,21 +246,22 @@ def test_sums_that_are_cut_off_change_no_winner(seed: int, monkeypatch: pytest.M
     voters = DeviceVoters(private, "cpu", memory=2**31)
     monkeypatch.setattr(voters, "_engine", matrix_unit)
     found = voters.nearest(candidates, np.arange(64))
-    np.testing.assert_array_equal(found.indices, reference_nearest(private, candidates))
+    np.testing.assert_array_equal(found.indices[:, 0], reference_nearest(private, candidates))
 
 
 def test_some_of_the_records_in_any_order(device: str) -> None:
     private, candidates = gaussian((300, 5)), gaussian((80, 5), seed=1)
     rows = np.random.default_rng(0).integers(300, size=500)
     expected = reference_nearest(private, candidates)[rows]
-    np.testing.assert_array_equal(winners(private, candidates, device, rows).indices, expected)
+    np.testing.assert_array_equal(winners(private, candidates, device, rows).indices[:, 0], expected)
     np.testing.assert_array_equal(nearest(Voters(private), candidates, rows), expected)
 
 
 def test_points_that_must_not_be_written_to(device: str) -> None:
     private, candidates = gaussian((30, 4)), gaussian((20, 4), seed=1)
     private.flags.writeable = candidates.flags.writeable = False
-    np.testing.assert_array_equal(winners(private, candidates, device).indices, reference_nearest(private, candidates))
+    found = winners(private, candidates, device).indices[:, 0]
+    np.testing.assert_array_equal(found, reference_nearest(private, candidates))
 
 
 def test_voters_use_the_device_where_the_work_is_worth_it_and_stay_on_it(
@@ -257,6 +279,9 @@ def test_voters_use_the_device_where_the_work_is_worth_it_and_stay_on_it(
         expected = np.bincount(reference_nearest(private, candidates), minlength=40)
         np.testing.assert_array_equal(nearest_votes(voters, candidates), expected)
         held.append(voters._by_device)
+        several = several_nearest(voters, candidates, 4, np.array([7, 3, 7]))
+        np.testing.assert_array_equal(several, reference_several_nearest(private[[7, 3, 7]], candidates, 4))
+        assert voters._by_device is held[-1]
     assert held[0] is held[1]
     kept = held.pop()
     assert kept is not None
@@ -284,6 +309,7 @@ def test_where_memory_is_short_the_processor_counts(monkeypatch: pytest.MonkeyPa
         found = nearest(voters, candidates)
     np.testing.assert_array_equal(found, reference_nearest(private, candidates))
     np.testing.assert_array_equal(nearest(voters, candidates), found)  # and says so once
+    np.testing.assert_array_equal(several_nearest(voters, candidates, 1)[:, 0], found)
 
 
 def test_small_work_does_not_import_torch() -> None:

@@ -1,9 +1,10 @@
-"""Which candidate each private record is nearest to, exactly, on a GPU and at the speed of its matrix units.
+"""Which candidates each private record is nearest to, exactly, on a GPU and at the speed of its matrix units.
 
 Candidates are cut into groups of similar norm. One product of halves (float16, 11 bits, summed in float32) gives, for
-every record and group, the largest score and how far off it can be; groups that cannot hold the winner are dropped,
-which leaves one or two of hundreds. A product in float64 does the same for the candidates of those groups, and the few
-that it cannot tell apart are compared by the definition. So the answer is that of `reference_nearest`.
+every record and group, the largest score and how far off it can be; groups that cannot hold a winner are dropped, which
+leaves one or two of hundreds where there is one winner, and hardly more than one for each where there are several. A
+product in float64 does the same for the candidates of those groups, and those that it cannot tell apart, or put in
+order, are compared by the definition. So the answer is that of `reference_several_nearest`.
 
 Nothing is assumed of the halves but what is measured: how far each vector is from its own. Of the sums it is assumed
 that a matrix unit multiplies halves exactly and adds at least four products at a time to its float32 sum, each of the
@@ -39,12 +40,12 @@ def out_of_memory() -> Any:
 
 @dataclass(frozen=True)
 class Winners:
-    """The nearest candidate of each record, with what it took to know."""
+    """The nearest candidates of each record, nearest first, with what it took to know."""
 
-    indices: Indices  # (n,)
+    indices: Indices  # (n, count)
     groups: int  # of candidates
     looked_at: int  # groups that halves could not exclude, over all records
-    compared: int  # pairs of a record and a candidate that float64 could not tell apart
+    compared: int  # pairs of a record and a candidate that were compared by the definition
 
 
 @dataclass(frozen=True)
@@ -98,20 +99,20 @@ class DeviceVoters:
         if self._points.nbytes <= self._free() // 2:
             self._points = self._points.to(device)
 
-    def nearest(self, candidates: Points, distinct: Indices, rows: Indices | None = None) -> Winners:
-        """Find the nearest of the candidates, (v, d), for each record, or for the records at `rows`, in their order.
+    def nearest(self, candidates: Points, distinct: Indices, rows: Indices | None = None, *, count: int = 1) -> Winners:
+        """Find the `count` nearest of the candidates, (v, d), for each record, or for those at `rows`, in their order.
 
-        `distinct` has the first of each set of equal candidates.
+        `distinct` has the first of each set of equal candidates, at least `count`.
         """
         field = self._field(candidates, distinct)
         n = len(self._points) if rows is None else len(rows)
-        indices = np.empty(n, dtype=np.int64)
+        indices = np.empty((n, count), dtype=np.int64)
         looked_at = compared = 0
         # Of a row: itself, its halves, its tops, and a few numbers while it is decided.
-        each = 8 * field.points.shape[1] + 4 * len(field.inverse) + 256
+        each = 8 * field.points.shape[1] + 4 * len(field.inverse) + 256 * count
         for block in pieces(n, max(self._free() - 4 * _SCRATCH, _SCRATCH) // each):
             points = self._some(block, rows)
-            decided, groups, pairs = self._decide(self._halve(points, field), field)
+            decided, groups, pairs = self._decide(self._halve(points, field), field, count)
             indices[block] = decided.cpu().numpy()
             looked_at += groups
             compared += pairs
@@ -215,21 +216,21 @@ class DeviceVoters:
         self._engine(rows.halves, rows.inverse, field.halves, field.inverse, field.lift, tops)
         return tops
 
-    def _decide(self, rows: _Rows, field: _Field) -> tuple[Any, int, int]:
-        """Return the winner of each row, how many groups were looked at, and how many pairs were compared."""
-        ballot = _Ballot(self._torch, rows.points, field)
+    def _decide(self, rows: _Rows, field: _Field, count: int) -> tuple[Any, int, int]:
+        """Return the winners of each row, how many groups were looked at, and how many pairs were compared."""
+        ballot = _Ballot(self._torch, rows.points, field, count)
         looked_at = 0
-        for group, some in self._in_question(self._tops(rows, field), rows, field):
+        for group, some in self._in_question(self._tops(rows, field), rows, field, count):
             looked_at += len(some)
             for chunk in pieces(len(some), _SCRATCH // (16 * (rows.points.shape[1] + GROUP))):
                 ballot.look(some[chunk], slice(group * GROUP, (group + 1) * GROUP))
         ballot.close()
-        return ballot.winner, looked_at, ballot.compared
+        return ballot.winners, looked_at, ballot.compared
 
-    def _in_question(self, tops: Any, rows: _Rows, field: _Field) -> Iterator[tuple[int, Any]]:
-        """Yield each group with the rows whose winner may be in it.
+    def _in_question(self, tops: Any, rows: _Rows, field: _Field, count: int) -> Iterator[tuple[int, Any]]:
+        """Yield each group with the rows that may have a winner in it.
 
-        A group is in question if its best score may exceed what the best group's best score is at least.
+        A group is in question if its best score may exceed what the `count` best groups' best scores are at least.
         """
         torch, r = self._torch, len(rows.points)
         residual, norms = rows.residual[:r], rows.norms[:r]
@@ -240,11 +241,11 @@ class DeviceVoters:
             )
             return torch.addcmul(torch.addcmul(base, norms, by_half), residual, by_residual)
 
-        floor = torch.full((r,), -torch.inf, device=self._device)
+        lowest = torch.full((count, r), -torch.inf, device=self._device)
         chunks = pieces(len(tops), max(1, _SCRATCH // (16 * r)))
         for chunk in chunks:
-            floor = torch.maximum(floor, (tops[chunk, :r] - error(chunk)).amax(0))
-        floor -= rows.slack[:r]
+            lowest = _greatest(torch, lowest, tops[chunk, :r] - error(chunk), dim=0)
+        floor = lowest[-1] - rows.slack[:r]
         for chunk in chunks:
             asked = tops[chunk, :r] + error(chunk) >= floor
             found = asked.nonzero(as_tuple=True)[1].split(asked.sum(1).tolist())
@@ -254,13 +255,13 @@ class DeviceVoters:
 class _Ballot:
     """The winners of some rows, as one group of candidates after another is looked at in float64."""
 
-    def __init__(self, torch: Any, points: Any, field: _Field) -> None:
-        self._torch, self._points, self._field = torch, points, field
-        r, device = len(points), points.device
-        self.winner = torch.full((r,), torch.iinfo(torch.int64).max, device=device)
+    def __init__(self, torch: Any, points: Any, field: _Field, count: int) -> None:
+        self._torch, self._points, self._field, self._count = torch, points, field, count
+        shape, device = (len(points), count), points.device
+        self.winners = torch.full(shape, torch.iinfo(torch.int64).max, device=device)
         self.compared = 0
-        self._least = torch.full((r,), torch.inf, dtype=torch.float64, device=device)
-        self._floor = torch.full((r,), -torch.inf, dtype=torch.float64, device=device)
+        self._least = torch.full(shape, torch.inf, dtype=torch.float64, device=device)
+        self._lowest = torch.full(shape, -torch.inf, dtype=torch.float64, device=device)
         self._pairs: list[tuple[Any, Any, Any]] = []
         self._held = 0
 
@@ -274,45 +275,55 @@ class _Ballot:
         a[:, -2] = reach
         a[:, -1] = 1.0
         upper = a @ field.exact[columns].T
-        best, leader = upper.max(1)
-        # Down to the leader's lower bound, and by what the definition itself may get wrong.
+        # Down to the lower bounds of as many as win, and by what the definition itself may get wrong.
         k = 4 * 2 * (len(field.centre) + 16) * 2.0**-53
-        lower = best - k * (reach + field.norms[columns][leader]) ** 2
-        floor = torch.maximum(self._floor[rows], lower)
-        self._floor[rows] = floor
-        i, j = (upper >= floor[:, None]).nonzero(as_tuple=True)
+        lower = upper - k * (reach[:, None] + field.norms[columns]) ** 2
+        lowest = _greatest(torch, self._lowest[rows], lower, dim=1)
+        self._lowest[rows] = lowest
+        i, j = (upper >= lowest[:, -1:]).nonzero(as_tuple=True)
         self._pairs.append((rows[i], j + columns.start, upper[i, j]))
         self._held += len(i)
-        if self._held > _PAIRS + len(self._points):
+        if self._held > _PAIRS + self._lowest.numel():
             self._compare(*self._gather())
 
     def close(self) -> None:
-        """Decide what is left: rows with one candidate have their winner, the others' are compared."""
+        """Decide what is left: a single winner with a single candidate is known, all else is compared."""
         rows, columns = self._gather()
         alone = self._torch.bincount(rows, minlength=len(self._least))[rows] == 1
-        alone &= self._least[rows].isinf()
-        self.winner[rows[alone]] = self._field.origin[columns[alone]]
+        alone &= self._least[rows, -1].isinf() & (self._count == 1)
+        self.winners[rows[alone], 0] = self._field.origin[columns[alone]]
         self._compare(rows[~alone], columns[~alone])
 
     def _gather(self) -> tuple[Any, Any]:
         """Hand over the pairs held that reach the floor as it is by now."""
         rows, columns, upper = (self._torch.cat(parts) for parts in zip(*self._pairs, strict=True))
         self._pairs, self._held = [(rows[:0], columns[:0], upper[:0])], 0
-        kept = upper >= self._floor[rows]
+        kept = upper >= self._lowest[rows, -1]
         return rows[kept], columns[kept]
 
     def _compare(self, rows: Any, columns: Any) -> None:
         """Let the nearest by the definition win, the first of those that are equally near."""
         self.compared += len(rows)
         for chunk in pieces(len(rows), max(1, _SCRATCH // (24 * self._points.shape[1]))):
-            some, origin = rows[chunk], self._field.origin[columns[chunk]]
-            squares = self._squares(some, columns[chunk])
-            before = self._least[some]
-            self._least.scatter_reduce_(0, some, squares, "amin")
-            least = self._least[some]
-            self.winner[some[least < before]] = self._torch.iinfo(self._torch.int64).max
-            nearest = squares == least
-            self.winner.scatter_reduce_(0, some[nearest], origin[nearest], "amin")
+            some = rows[chunk]
+            self._rank(some, self._field.origin[columns[chunk]], self._squares(some, columns[chunk]))
+
+    def _rank(self, rows: Any, origin: Any, squares: Any) -> None:
+        """Keep the best of those that were ahead and of these, in order."""
+        torch = self._torch
+        own, place = self._least[rows.unique()].isfinite().nonzero(as_tuple=True)
+        own = rows.unique()[own]
+        rows, origin = torch.cat([own, rows]), torch.cat([self.winners[own, place], origin])
+        squares = torch.cat([self._least[own, place], squares])
+        order = origin.argsort()
+        for key in (squares, rows):
+            order = order[key[order].argsort(stable=True)]
+        rows, origin, squares = rows[order], origin[order], squares[order]
+        first = torch.searchsorted(rows, rows)  # where each row begins
+        rank = torch.arange(len(rows), device=rows.device) - first
+        ahead = rank < self._count
+        self.winners[rows[ahead], rank[ahead]] = origin[ahead]
+        self._least[rows[ahead], rank[ahead]] = squares[ahead]
 
     def _squares(self, rows: Any, columns: Any) -> Any:
         """Add up the squared differences in the order of the coordinates, as the definition does."""
@@ -323,3 +334,12 @@ class _Ballot:
         for term in terms:
             total += term
         return total
+
+
+def _greatest(torch: Any, before: Any, values: Any, *, dim: int) -> Any:
+    """Carry the greatest values along `dim`, the greatest first, over some more."""
+    count = before.shape[dim]
+    if count == 1:  # sooner than by sorting
+        return torch.maximum(before, values.amax(dim, keepdim=True))
+    some = values.topk(min(count, values.shape[dim]), dim=dim).values
+    return torch.cat([before, some], dim=dim).topk(count, dim=dim).values

@@ -11,6 +11,7 @@ from gape.types import Floats, Indices, Points
 
 _UNIT = 2.0**-24  # unit roundoff of float32
 _TINY = 2.0**-126  # what an underflow, or a unit that flushes them to zero, can lose in one operation
+CHUNK = 64  # of anything that is looked at together; one vectorised test rejects nearly all chunks
 
 
 @dataclass(frozen=True)
@@ -98,3 +99,49 @@ def tiles(A: Points, field: Field, side: int) -> Iterator[tuple[slice, Points]]:
         np.take(field.points, field.distinct[tile], axis=0, out=B, mode="clip")  # the default mode buffers
         B -= field.centre
         yield tile, np.matmul(A, B.T, out=products[: len(A) * len(B)].reshape(len(A), len(B)))
+
+
+@compiled
+def settle(
+    products: Points,
+    reach: Points,
+    slope: Points,
+    shift: Points,
+    floor: Floats,
+    X: Points,
+    rows: Indices,
+    Y: Points,
+    distinct: Indices,
+    start: int,
+    least: Floats,
+    winners: Indices,
+) -> None:
+    """Carry the least float64 distances of some rows of X, the least first, and whose they are, over one more tile.
+
+    Only candidates whose upper bound reaches a row's floor are compared. least, winners: (r, count), products: (r, c).
+    """
+    r, c = products.shape
+    d = X.shape[1]
+    last = least.shape[1] - 1
+    for i in range(r):
+        x = X[rows[i]]
+        for j in range(c):
+            if products[i, j] + (reach[i] * slope[j] + shift[j]) < floor[i]:
+                continue
+            y = Y[distinct[j]]
+            square = 0.0
+            for low in range(0, d, CHUNK):
+                for k in range(low, min(low + CHUNK, d)):
+                    difference = np.float64(x[k]) - np.float64(y[k])
+                    square += difference * difference
+                if square > least[i, last]:  # it can only grow
+                    break
+            if square >= least[i, last]:  # an equal one that came first stays
+                continue
+            place = last
+            while place > 0 and least[i, place - 1] > square:
+                least[i, place] = least[i, place - 1]
+                winners[i, place] = winners[i, place - 1]
+                place -= 1
+            least[i, place] = square
+            winners[i, place] = start + j

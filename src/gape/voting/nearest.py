@@ -19,14 +19,13 @@ from gape.errors import InputError
 from gape.parallel import blocks, cores, cuda, one_blas_thread, tile_side
 from gape.types import Counts, Floats, Indices, Points
 from gape.voting.device import DeviceVoters, out_of_memory
-from gape.voting.field import Field, distinct_rows, field_of, norms_of, tiles
+from gape.voting.field import CHUNK, Field, distinct_rows, field_of, norms_of, settle, tiles
 
 MAX_NORM = 1e18  # squares of norms and of distances stay finite in float32
 MAX_WIDTH = 2**20  # the rounding of a float32 product of this length is still bounded by a few per cent
 
 _SMALL = 2**22  # multiplications; fewer are done before threads could start
 _WORTH = 2**39  # multiplications; fewer are done before torch is imported and the points are sent
-_CHUNK = 64  # candidates looked at together; one vectorised test rejects nearly all chunks
 
 
 def nearest_votes(private: NDArray[Any] | Voters, candidates: NDArray[Any]) -> Counts:
@@ -67,19 +66,28 @@ class Voters:
         """Find what `nearest` finds."""
         X, Y = self.points, check_points(candidates, "candidate embeddings")
         check_widths(X, Y)
-        work = (len(X) if rows is None else len(rows)) * Y.size
-        device = cuda() if work >= _WORTH and not self._short else None
-        if device:
-            try:
-                self._by_device = self._by_device or DeviceVoters(X, device)
-                return self._by_device.nearest(Y, distinct_rows(Y), rows).indices
-            except out_of_memory():
-                self._by_device, self._short = None, True
-                message = "the GPU has too little free memory for the votes, so they are counted on the processor"
-                warnings.warn(message, RuntimeWarning, stacklevel=3)
+        found = self.by_device(Y, 1, rows)
+        if found is not None:
+            return found[:, 0]
         threads = cores()
         asked = X if rows is None else X[rows]
         return _nearest(asked, Y, threads=threads, side=tile_side(X.shape[1], threads))
+
+    def by_device(self, candidates: Points, count: int, rows: Indices | None = None) -> Indices | None:
+        """Find what `several_nearest` finds, on a GPU; None where there is none or it does not pay."""
+        work = (len(self.points) if rows is None else len(rows)) * candidates.size
+        device = cuda() if work >= _WORTH and not self._short else None
+        if not device:
+            return None
+        distinct = distinct_rows(candidates)
+        try:
+            self._by_device = self._by_device or DeviceVoters(self.points, device)
+            return self._by_device.nearest(candidates, distinct, rows, count=min(count, len(distinct))).indices
+        except out_of_memory():
+            self._by_device, self._short = None, True
+            message = "the GPU has too little free memory for the votes, so they are counted on the processor"
+            warnings.warn(message, RuntimeWarning, stacklevel=4)
+            return None
 
 
 def reference_nearest(private: NDArray[Any], candidates: NDArray[Any]) -> Indices:
@@ -182,12 +190,12 @@ def _settle_block(X: Points, rows: Indices, floor: Floats, field: Field, side: i
     """
     A = X[rows] - field.centre
     reach = norms_of(A).astype(np.float32)
-    least = np.full(len(rows), np.inf)
-    winner = np.zeros(len(rows), dtype=np.int64)
+    least = np.full((len(rows), 1), np.inf)
+    winner = np.zeros((len(rows), 1), dtype=np.int64)
     for tile, products in tiles(A, field, side):
-        bounds = (products, reach, field.slope[tile], field.shift[tile])
-        _settle(*bounds, floor, X, rows, field.points, field.distinct[tile], tile.start, least, winner)
-    return winner
+        bounds = (products, reach, field.slope[tile], field.shift[tile], floor)
+        settle(*bounds, X, rows, field.points, field.distinct[tile], tile.start, least, winner)
+    return winner[:, 0]
 
 
 @compiled
@@ -204,8 +212,8 @@ def _lead(
     """Carry each row's two greatest upper bounds, and whose the greatest is, over one more tile."""
     r, c = products.shape
     for i in range(r):
-        for low in range(0, c, _CHUNK):
-            high = min(low + _CHUNK, c)
+        for low in range(0, c, CHUNK):
+            high = min(low + CHUNK, c)
             # A loop from zero over slices vectorises, and a search for any hit does where a maximum does not.
             product, tilt, lift = products[i, low:high], slope[low:high], shift[low:high]
             hit = np.int32(0)
@@ -221,39 +229,3 @@ def _lead(
                     leader[i] = start + low + j
                 elif upper > second[i]:
                     second[i] = upper
-
-
-@compiled
-def _settle(
-    products: Points,
-    reach: Points,
-    slope: Points,
-    shift: Points,
-    floor: Floats,
-    X: Points,
-    rows: Indices,
-    Y: Points,
-    distinct: Indices,
-    start: int,
-    least: Floats,
-    winner: Indices,
-) -> None:
-    """Carry each open row's least float64 distance, and whose it is, over one more tile."""
-    r, c = products.shape
-    d = X.shape[1]
-    for i in range(r):
-        x = X[rows[i]]
-        for j in range(c):
-            if products[i, j] + (reach[i] * slope[j] + shift[j]) < floor[i]:
-                continue
-            y = Y[distinct[j]]
-            square = 0.0
-            for low in range(0, d, _CHUNK):
-                for k in range(low, min(low + _CHUNK, d)):
-                    difference = np.float64(x[k]) - np.float64(y[k])
-                    square += difference * difference
-                if square > least[i]:  # it can only grow
-                    break
-            if square < least[i]:
-                least[i] = square
-                winner[i] = start + j

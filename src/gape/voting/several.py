@@ -15,10 +15,8 @@ from gape._compiled import compiled
 from gape.errors import InputError
 from gape.parallel import blocks, cores, one_blas_thread, tile_side
 from gape.types import Floats, Indices, Points
-from gape.voting.field import Field, distinct_rows, field_of, norms_of, tiles
+from gape.voting.field import CHUNK, Field, distinct_rows, field_of, norms_of, settle, tiles
 from gape.voting.nearest import Voters, check_points, check_widths, nearest
-
-_CHUNK = 64  # candidates looked at together; one vectorised test rejects nearly all chunks
 
 
 def several_nearest(
@@ -28,7 +26,7 @@ def several_nearest(
 
     Of equal distances the first candidate counts as the nearer one. Of equal candidates only the first is found, so
     where there are fewer than `count` different ones, all of these are. Distances are those of `nearest`. Whom a record
-    is near to is private. One is found by `nearest`, on a GPU where there is one; more are found on the processor.
+    is near to is private. As for `nearest`, a GPU does the work where there is one and it pays.
 
     private: (n, d), candidates: (v, d), result: (n, min(count, different candidates)). With `rows`, only those records
     are asked, in that order.
@@ -38,8 +36,12 @@ def several_nearest(
     if count == 1:
         return nearest(private, candidates, rows)[:, None]
     voters = private if isinstance(private, Voters) else Voters(private)
-    X, Y = voters.points if rows is None else voters.points[rows], check_points(candidates, "candidate embeddings")
-    check_widths(X, Y)
+    Y = check_points(candidates, "candidate embeddings")
+    check_widths(voters.points, Y)
+    by_device = voters.by_device(Y, count, rows)
+    if by_device is not None:
+        return by_device
+    X = voters.points if rows is None else voters.points[rows]
     threads = cores()
     side = tile_side(X.shape[1], threads)
     field = field_of(Y, side)
@@ -78,9 +80,10 @@ def _several(X: Points, field: Field, count: int, side: int) -> Indices:
     floor = lowest[:, -1] - 4 * (A.shape[1] + 16) * 2.0**-53 * norms**2
     least = np.full((len(X), count), np.inf)
     winners = np.zeros((len(X), count), dtype=np.int64)
+    rows = np.arange(len(X))
     for tile, products in tiles(A, field, side):
         bounds = (products, reach, field.slope[tile], field.shift[tile], floor)
-        _settle(*bounds, X, field.points, field.distinct[tile], tile.start, least, winners)
+        settle(*bounds, X, rows, field.points, field.distinct[tile], tile.start, least, winners)
     return winners
 
 
@@ -90,8 +93,8 @@ def _raise_floors(products: Points, reach: Points, slope: Points, shift: Points,
     r, c = products.shape
     last = lowest.shape[1] - 1
     for i in range(r):
-        for low in range(0, c, _CHUNK):
-            high = min(low + _CHUNK, c)
+        for low in range(0, c, CHUNK):
+            high = min(low + CHUNK, c)
             # A loop from zero over slices vectorises; a lower bound is no greater than an upper one.
             product, tilt, lift = products[i, low:high], slope[low:high], shift[low:high]
             floor = np.float32(lowest[i, last])
@@ -110,45 +113,3 @@ def _raise_floors(products: Points, reach: Points, slope: Points, shift: Points,
                     lowest[i, place] = lowest[i, place - 1]
                     place -= 1
                 lowest[i, place] = lower
-
-
-@compiled
-def _settle(
-    products: Points,
-    reach: Points,
-    slope: Points,
-    shift: Points,
-    floor: Floats,
-    X: Points,
-    Y: Points,
-    distinct: Indices,
-    start: int,
-    least: Floats,
-    winners: Indices,
-) -> None:
-    """Carry each row's least float64 distances, the least first, and whose they are, over one more tile."""
-    r, c = products.shape
-    d = X.shape[1]
-    last = least.shape[1] - 1
-    for i in range(r):
-        x = X[i]
-        for j in range(c):
-            if products[i, j] + (reach[i] * slope[j] + shift[j]) < floor[i]:
-                continue
-            y = Y[distinct[j]]
-            square = 0.0
-            for low in range(0, d, _CHUNK):
-                for k in range(low, min(low + _CHUNK, d)):
-                    difference = np.float64(x[k]) - np.float64(y[k])
-                    square += difference * difference
-                if square > least[i, last]:  # it can only grow
-                    break
-            if square >= least[i, last]:  # an equal one that came first stays
-                continue
-            place = last
-            while place > 0 and least[i, place - 1] > square:
-                least[i, place] = least[i, place - 1]
-                winners[i, place] = winners[i, place - 1]
-                place -= 1
-            least[i, place] = square
-            winners[i, place] = start + j
