@@ -421,6 +421,13 @@ class TestResults:
         assert float(lines[2][1].split()[0]) == pytest.approx(np.mean(found), abs=1e-4)
         assert "recall, GAPE less AugPE" in text
 
+    def test_the_seeds_of_a_mean_are_those_that_are_there(self, whole: tuple[Path, Comparison]) -> None:
+        comparison = whole[1]
+        assert comparison.seeds_of_a_mean == (len(comparison.seeds), len(comparison.seeds))
+        missing = [each for each in comparison.results if not each.cell.real][:1]
+        some = replace(comparison, results=tuple(each for each in comparison.results if each not in missing))
+        assert some.seeds_of_a_mean == (len(comparison.seeds) - 1, len(comparison.seeds))
+
     def test_the_figure_is_a_drawing_with_the_mark(self, whole: tuple[Path, Comparison]) -> None:
         from matplotlib.image import imread  # noqa: PLC0415
 

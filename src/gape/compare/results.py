@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -89,6 +90,12 @@ class Comparison:
             tuple(sorted({cell.epsilon for cell in cells})),
             tuple(sorted({each.cell.seed for each in results})),
         )
+
+    @property
+    def seeds_of_a_mean(self) -> tuple[int, int]:
+        """The fewest and the most seeds that a mean is of: a grid in the making has not all of them everywhere."""
+        counts = Counter((each.cell.method, each.cell.epsilon) for each in self.results if not each.cell.real)
+        return min(counts.values(), default=1), max(counts.values(), default=1)
 
     def at_end(self, method: str, epsilon: float, value: Callable[[Turn], float]) -> Estimate:
         """The mean of a score over seeds, after the last round."""
