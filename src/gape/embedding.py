@@ -13,18 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gape.assembly import embedder_identity, make_embedder
-from gape.data.records import _array as as_samples
-from gape.data.records import _choose as choose_columns
-from gape.data.records import _name as record_name
-from gape.data.records import _open as open_table
-from gape.data.records import _text as record_text
+from gape.data.records import choose_columns, open_table, record_name, record_text
 from gape.data.tables import reading, shown
 from gape.embedders.privacy import require_private_embedding
 from gape.errors import InputError, RunError
 from gape.files import locked, read_json, write_json
 from gape.settings import Settings
 from gape.text_folder import LEDGER_SUFFIX
-from gape.types import Points
+from gape.types import Points, as_samples
 from gape.voting.filling import Filling
 from gape.voting.store import MANIFEST, PARTIAL, Origin, VectorFolder, record_contents, record_digest
 

@@ -130,7 +130,7 @@ def read_finished(path: Path) -> tuple[dict[str, Any], PrivacyStatement, pa.Tabl
     last = path / "internal" / "rounds" / f"{rounds:03d}" / "synthetic.parquet"
     done = last.exists() and all((release / name).exists() for name in ("privacy.json", "synthetic.parquet"))
     if done:
-        statement = _statement(release / "privacy.json")
+        statement = read_statement(release / "privacy.json")
         table = read_table(release / "synthetic.parquet")
         # An extended run keeps the release of fewer rounds until it ends.
         selected = samples_to_columns(read_samples(last, read_table(last)))
@@ -164,7 +164,8 @@ def read_settings(path: Path) -> dict[str, Any]:
     return settings | {"plan": known, "parts": parts}
 
 
-def _statement(path: Path) -> PrivacyStatement:
+def read_statement(path: Path) -> PrivacyStatement:
+    """Read a privacy statement, and refuse one that cannot be."""
     values = read_json(path)
     try:
         numbers = {name: float(values[name]) for name in ("epsilon", "delta", "dataset_epsilon")}

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gape.errors import RunError
-from gape.types import Samples
+from gape.types import Samples, as_samples
 
 N = TypeVar("N", np.int64, np.float64)
 
@@ -148,9 +148,7 @@ def samples_from_arrow(column: pa.ChunkedArray) -> Samples:
         for name in names:
             samples[name] = samples_from_arrow(pa.chunked_array([array.field(name)]))
         return samples
-    texts = np.empty(len(array), dtype=object)
-    texts[:] = array.to_pylist()
-    return texts
+    return as_samples(array.to_pylist())
 
 
 def samples_to_columns(samples: Samples) -> dict[str, pa.Array]:

@@ -115,7 +115,7 @@ class RunFolder:
             found = f"{settings.get('format')!r:.40}"
             raise RunError(f"{path} was written in format {found}, not {_FORMAT}; name a new folder")
         try:
-            stored, name = _plan_from_json(settings["plan"]), str(settings["run"])
+            stored, name = plan_from_json(settings["plan"]), str(settings["run"])
             known = {str(key): str(part) for key, part in settings["parts"].items()}
             settings = settings | {"parts": known, "ledger": settings["ledger"]}
             _versions_in(settings)
@@ -273,7 +273,8 @@ def _diagnostics(state: State) -> dict[str, Any]:
     return {"rule": type(result).__name__, **named}
 
 
-def _plan_from_json(values: dict[str, Any]) -> Plan:
+def plan_from_json(values: dict[str, Any]) -> Plan:
+    """Read a plan as a run folder keeps it."""
     numbers = {name: float(values[name]) for name in ("epsilon", "delta", "sigma")}
     return Plan(**(values | numbers | {"scales": tuple(values["scales"])}))
 

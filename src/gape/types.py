@@ -1,5 +1,6 @@
 """Arrays by their role. Shapes: n private records, v candidates, m samples, d dimensions."""
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,3 +13,10 @@ NoisyVotes: TypeAlias = NDArray[np.int64]  # (v,): votes after noise; public
 Indices: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 Costs: TypeAlias = NDArray[np.float32] | NDArray[np.float64]  # distances, at the precision that memory allows
+
+
+def as_samples(texts: Sequence[str | None]) -> Samples:
+    """Return texts as the array of objects that a run works on."""
+    samples = np.empty(len(texts), dtype=object)
+    samples[:] = texts
+    return samples

@@ -1,7 +1,7 @@
 """A SuperLink and eight SuperNodes as real processes: devices fail, one by kill -9, and the run goes on.
 
 Flower needs older versions of typer and rich than the command line is tested with, so where it is not installed it
-gets an environment of its own, on top of this one.
+gets an environment of its own, by its lock, on top of this one.
 """
 
 import importlib.util
@@ -13,7 +13,6 @@ import subprocess
 import sys
 import sysconfig
 import time
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,8 +47,15 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     below = sysconfig.get_paths()["purelib"]
     (python,) = folder.glob("lib/python*/site-packages")
     (python / "below.pth").write_text(f"import site; site.addsitedir({below!r})\n")
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["federated"]
-    subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", *wanted], check=True)
+    locked = [
+        "--require-hashes",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "-r",
+        str(ROOT / "requirements" / "extras.txt"),
+    ]
+    subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", *locked], check=True)
     return folder / "bin"
 
 

@@ -16,12 +16,12 @@ import numpy as np
 
 from gape.audit.checks import Check, check_accounts
 from gape.errors import InputError, RunError
-from gape.export import _statement as read_statement
+from gape.export import read_statement
 from gape.files import read_json, read_table
 from gape.plan import Plan
 from gape.privacy.accounting import Release, delta_spent, noise_scale, spent
 from gape.privacy.statement import PrivacyStatement
-from gape.run_folder import _plan_from_json as plan_from_json
+from gape.run_folder import plan_from_json
 from gape.settings import Settings, read_toml
 from gape.text_folder import LEDGER_SUFFIX
 from gape.types import NoisyVotes

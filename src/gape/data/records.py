@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gape.data.files import LONGEST, from_path
 from gape.data.tables import SOME, Table, from_arrow, from_frame, from_items, is_name, missing, shown
 from gape.errors import InputError
+from gape.types import as_samples
 
 _HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 
@@ -45,28 +46,29 @@ def load_texts(source: object, text: str | None = None, label: str | None = None
     text is blank or missing are left out and counted. Labels and users become strings, and none may be missing: whose
     record it is decides what is protected. Half a surrogate pair, which is no character, becomes U+FFFD.
     """
-    table = _open(source)
-    chosen = _choose(table, text, label, user)
+    table = open_table(source)
+    chosen = choose_columns(table, text, label, user)
     columns: list[list[str]] = [[] for _ in chosen]
     dropped = 0
     for number, cells in enumerate(table.rows(chosen), start=1):
         where = f"{table.row} {number} of {table.source}"
-        record = _text(cells[0], where)
+        record = record_text(cells[0], where)
         if record is None:
             dropped += 1
             continue
-        names = [_name(cell, where, column) for cell, column in zip(cells[1:], chosen[1:], strict=True)]
+        names = [record_name(cell, where, column) for cell, column in zip(cells[1:], chosen[1:], strict=True)]
         for column, value in zip(columns, [record, *names], strict=True):
             column.append(value)
     if not columns[0]:
         raise InputError(f"{table.source} holds no text, only blank rows ({dropped}); give at least one record")
-    texts, *others = (_array(column) for column in columns)
+    texts, *others = (as_samples(column) for column in columns)
     labels = others.pop(0) if label is not None else None
     users = others.pop(0) if user is not None else None
     return Records(texts, labels, users, dropped, table.source)
 
 
-def _open(source: object) -> Table:
+def open_table(source: object) -> Table:
+    """Open private data, wherever they come from, without reading them."""
     if isinstance(source, str | Path):
         return from_path(source)
     if isinstance(source, pa.Table):
@@ -80,7 +82,7 @@ def _open(source: object) -> Table:
     raise InputError(f"texts come from a path, a frame, a list or an array, got {type(source).__name__}")
 
 
-def _choose(table: Table, text: str | None, label: str | None, user: str | None) -> list[str]:
+def choose_columns(table: Table, text: str | None, label: str | None, user: str | None) -> list[str]:
     """Return the names of the columns to read, that of the texts first."""
     given = [name for name in (text, label, user) if name is not None]
     if not table.names:
@@ -108,7 +110,7 @@ def _refuse_ambiguous(table: Table, names: Sequence[str]) -> None:
             raise InputError(f"{table.source} has {times} {said}; name one of {shown(table.names)}")
 
 
-def _text(cell: Any, where: str) -> str | None:
+def record_text(cell: Any, where: str) -> str | None:
     """Return the text of a record; None if it is blank."""
     if missing(cell):
         return None
@@ -121,7 +123,7 @@ def _text(cell: Any, where: str) -> str | None:
     return _HALF_A_PAIR.sub("\ufffd", cell) if cell.strip() else None
 
 
-def _name(cell: Any, where: str, column: str) -> str:
+def record_name(cell: Any, where: str, column: str) -> str:
     """Return a label or a user as a string, the same for values that are equal."""
     if missing(cell) or (isinstance(cell, str) and not cell.strip()):
         raise InputError(f"{where} has nothing in column {column!r}; fill it in, or remove the row")
@@ -130,9 +132,3 @@ def _name(cell: Any, where: str, column: str) -> str:
     if isinstance(cell, float | np.floating) and float(cell).is_integer():
         cell = int(cell)  # 7 and 7.0 are one user, who must not become two
     return _HALF_A_PAIR.sub("\ufffd", str(cell))
-
-
-def _array(values: Sequence[str]) -> NDArray[np.object_]:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array

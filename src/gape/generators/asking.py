@@ -9,7 +9,7 @@ from gape.cleaning import Rules, clean
 from gape.errors import ServiceError
 from gape.language.request import Completion, LanguageModel, Request
 from gape.prompts import Prompts
-from gape.types import Samples
+from gape.types import Samples, as_samples
 
 # Tokens per word of English, generously: a small vocabulary cuts medical words into three.
 TOKENS_PER_WORD = 1.7
@@ -124,13 +124,6 @@ def read_answer(prompts: Prompts, request: Request, completion: Completion, fewe
             fewest_words=fewest,
         ),
     )
-
-
-def as_samples(texts: Sequence[str | None]) -> Samples:
-    """Return texts as the array of objects that the rest of a run works on."""
-    samples = np.empty(len(texts), dtype=object)
-    samples[:] = texts
-    return samples
 
 
 def _again(request: Request, attempt: int) -> Request:

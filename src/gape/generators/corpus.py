@@ -9,7 +9,7 @@ import numpy as np
 from gape.errors import InputError
 from gape.geometry import distances
 from gape.protocols import Embedder
-from gape.types import Floats, Indices, Points, Samples
+from gape.types import Floats, Indices, Points, Samples, as_samples
 
 # Distances held at once, in float64: 32 MB.
 _BLOCK = 2**22
@@ -62,9 +62,7 @@ class CorpusText:
 
     @cached_property
     def _corpus(self) -> Samples:
-        corpus = np.empty(len(self._places), dtype=object)
-        corpus[:] = list(self._places)
-        return corpus
+        return as_samples(list(self._places))
 
     @cached_property
     def _points(self) -> Points:

@@ -6,10 +6,10 @@ from typing import Literal
 import numpy as np
 
 from gape.errors import InputError
-from gape.generators.asking import SHORTEST, Draft, as_samples, ask, draw, new_seed, read_answer, tokens_for
+from gape.generators.asking import SHORTEST, Draft, ask, draw, new_seed, read_answer, tokens_for
 from gape.language.request import Completion, LanguageModel, Request
 from gape.prompts import Prompts
-from gape.types import Floats, Samples
+from gape.types import Floats, Samples, as_samples
 
 # A rephrased text may be longer than its source by this factor.
 _ROOM = 1.5

@@ -15,10 +15,10 @@ from gape.cleaning import (
     whole_sentences,
 )
 from gape.errors import InputError
-from gape.generators.asking import Draft, as_samples, ask, draw, new_seed, random_draft, tokens_for
+from gape.generators.asking import Draft, ask, draw, new_seed, random_draft, tokens_for
 from gape.language.request import Completion, LanguageModel, Request
 from gape.prompts import Prompts
-from gape.types import Floats, Samples
+from gape.types import Floats, Samples, as_samples
 
 # What is written anew is this many times as long as what it replaces: lengths can grow and shrink over the rounds.
 _STRETCH = (0.75, 1.35)
