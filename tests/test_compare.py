@@ -423,10 +423,12 @@ class TestResults:
 
     def test_the_seeds_of_a_mean_are_those_that_are_there(self, whole: tuple[Path, Comparison]) -> None:
         comparison = whole[1]
-        assert comparison.seeds_of_a_mean == (len(comparison.seeds), len(comparison.seeds))
+        assert comparison.seeds_of_a_mean == "2 seeds"
         missing = [each for each in comparison.results if not each.cell.real][:1]
         some = replace(comparison, results=tuple(each for each in comparison.results if each not in missing))
-        assert some.seeds_of_a_mean == (len(comparison.seeds) - 1, len(comparison.seeds))
+        assert some.seeds_of_a_mean == "1 to 2 seeds"
+        alone = replace(comparison, results=tuple(each for each in comparison.results if each.cell.seed == 0))
+        assert alone.seeds_of_a_mean == "one seed"
 
     def test_the_figure_is_a_drawing_with_the_mark(self, whole: tuple[Path, Comparison]) -> None:
         from matplotlib.image import imread  # noqa: PLC0415

@@ -39,7 +39,7 @@ def draw(path: Path, comparison: Comparison) -> None:
         plan, any_cell = comparison.study.plan, comparison.results[0]
         fig.suptitle(
             f"{any_cell.units:,} voters, m = {plan.samples:,}, T = {plan.rounds}; scored by {any_cell.scored:,} "
-            f"records that did not vote; {_seeds(comparison)}",
+            f"records that did not vote; mean and range of {comparison.seeds_of_a_mean}",
             fontsize=9.5,
         )
         fig.savefig(path.with_suffix(".svg"), format="svg", metadata={"Date": None, "Creator": None})
@@ -83,13 +83,6 @@ def _panel(axis: Axes, comparison: Comparison, value: Callable[[Turn], float]) -
     _axis(axis, comparison.epsilons, places)
     margin = 0.06 * (max(drawn) - min(drawn)) or 0.01
     axis.set_ylim(min(drawn) - margin, max(drawn) + margin)
-
-
-def _seeds(comparison: Comparison) -> str:
-    fewest, most = comparison.seeds_of_a_mean
-    if most == 1:
-        return "one seed"
-    return f"mean and range of {most if fewest == most else f'{fewest} to {most}'} seeds"
 
 
 def _legend(fig: Figure, axis: Axes) -> None:

@@ -92,10 +92,13 @@ class Comparison:
         )
 
     @property
-    def seeds_of_a_mean(self) -> tuple[int, int]:
-        """The fewest and the most seeds that a mean is of: a grid in the making has not all of them everywhere."""
+    def seeds_of_a_mean(self) -> str:
+        """How many seeds a mean is of, in words: a grid in the making has not all of them everywhere."""
         counts = Counter((each.cell.method, each.cell.epsilon) for each in self.results if not each.cell.real)
-        return min(counts.values(), default=1), max(counts.values(), default=1)
+        fewest, most = min(counts.values(), default=1), max(counts.values(), default=1)
+        if most == 1:
+            return "one seed"
+        return f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
 
     def at_end(self, method: str, epsilon: float, value: Callable[[Turn], float]) -> Estimate:
         """The mean of a score over seeds, after the last round."""
@@ -148,7 +151,7 @@ def write_table(path: Path, comparison: Comparison) -> None:
     any_cell = comparison.results[0]
     setting = (
         f"{any_cell.units:,} voters, m = {plan.samples:,}, T = {plan.rounds}, delta = {plan.delta:.3g}, "
-        f"{len(comparison.seeds)} seeds. {any_cell.scored:,} records of each part score; a ball reaches to the "
+        f"{comparison.seeds_of_a_mean}. {any_cell.scored:,} records of each part score; a ball reaches to the "
         f"{_nth(study.k)}nearest other record, and Sinkhorn's blur is {study.blur:g}. Means over seeds after the last "
         "round, with the lowest and the highest seed; seeds differ in who is held out, in the start and in the noise."
     )
