@@ -277,6 +277,7 @@ def bad_files(tmp: Path) -> dict[str, tuple[Any, dict[str, str], str]]:
         "columns of a plain file": (file("c.txt", s), {"label": "x"}, "has no columns, got 'x'"),
         "unknown column": (ROWS, {"text": "body"}, "no column 'body'; name one of 'text', 'label', 'user'"),
         "column named by content": ([{SECRET * 9: "x", "b": "y"}], {}, "right one of column 1, 'b'"),
+        "column named by a record": ([{f"{SECRET} wrote this in": "x", "b": "y"}], {}, "right one of column 1, 'b'"),
         "numbers": (ROWS, {"text": "user"}, "item 1 of the list holds int for a text"),
         "mixed": ([SECRET, 3], {}, "item 2 of the list holds int"),
         "mixed frame": (pd.DataFrame({"t": [SECRET, 3]}), {"text": "t"}, "row 2 of the frame holds int"),

@@ -38,3 +38,8 @@ class ServiceError(GapeError):
 
 class SpendingError(GapeError):
     """The next request could cost more than the cap on tokens or on money leaves."""
+
+
+def in_one_line(error: BaseException) -> str:
+    """What an error of another library says, shortly and on one line, for it may quote a file; or else its type."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gape.errors import InputError, ServiceError
+from gape.errors import InputError, ServiceError, in_one_line
 from gape.parallel import cores as available_cores
 
 _STORE = 256 * 2**20  # candidates are all that goes there, and more of them than fit would be on disk instead
@@ -48,10 +48,10 @@ def ray_cluster(address: str | None = None, *, cores: int | None = None, store: 
             ray.init(address, **quiet)
     except (OSError, RuntimeError, ValueError, ImportError, TimeoutError) as error:
         where = "on this machine" if address is None else f"at {address!r}"
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise ServiceError(
-            f"no Ray cluster could be reached or started {where} ({reason}); start one with `ray start --head` and "
-            "give its address, see that it lets this process in, or give none for one on this machine"
+            f"no Ray cluster could be reached or started {where} ({in_one_line(error)}); start one "
+            "with `ray start --head` and give its address, see that it lets this process in, or "
+            "give none for one on this machine"
         ) from error
     try:
         yield

@@ -105,7 +105,7 @@ def _all_texts(cells: Iterable[Any]) -> bool:
 
 def is_name(text: str) -> bool:
     """Whether this looks like the name of a column, not like a record where a header should be."""
-    return len(text) <= 60 and len(text.split()) <= 5 and text.isprintable()
+    return len(text) <= 40 and len(text.split()) <= 3 and text.isprintable()
 
 
 def shown(names: Sequence[str]) -> str:

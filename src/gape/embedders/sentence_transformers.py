@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gape.errors import InputError
+from gape.errors import InputError, in_one_line
 from gape.language.slots import record
 from gape.language.transformers import weights_digest
 from gape.types import Floats, Points, Samples
@@ -40,10 +40,9 @@ class SentenceTransformer:
         try:
             self._model: Any = sentence_transformers.SentenceTransformer(str(model), device=device).float().eval()
         except Exception as error:  # whatever the libraries and the files raise
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise InputError(
-                f"sentence-transformers cannot load {model} ({reason}); name the folder of such a model, or one of "
-                "the hub"
+                f"sentence-transformers cannot load {model} ({in_one_line(error)}); name the folder of such a model, "
+                "or one of the hub"
             ) from error
         self.batch, self._torch = batch, torch
         # Modules without weights, such as the pooling, and the default prompt make another embedding of the same model.

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
-from gape.errors import RunError
+from gape.errors import RunError, in_one_line
 from gape.language.request import Completion, LanguageModel, Request
 from gape.language.spending import Tokens
 
@@ -110,8 +110,8 @@ class Stored:
             yield
         except (sqlite3.Error, OSError, ValueError, TypeError) as error:
             raise RunError(
-                f"the stored answers in {self.path} cannot be read or written ({error}); make room if the disk is "
-                "full, else restore the file from a copy or remove it and have the answers asked for again"
+                f"the stored answers in {self.path} cannot be read or written ({in_one_line(error)}); make room if "
+                "the disk is full, else restore the file from a copy or remove it and have the answers asked for again"
             ) from error
 
 
@@ -128,6 +128,6 @@ def stored_tokens(path: str | Path) -> tuple[int, Tokens]:
             answers, prompt, completion = database.execute(sums).fetchone()
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise RunError(
-            f"the stored answers in {path} cannot be read ({error}); restore the file or remove it"
+            f"the stored answers in {path} cannot be read ({in_one_line(error)}); restore the file or remove it"
         ) from None
     return int(answers), Tokens(int(prompt), int(completion))

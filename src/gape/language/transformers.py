@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gape.errors import InputError
+from gape.errors import InputError, in_one_line
 from gape.language.decoding import Batch
 from gape.language.request import Completion, Request
 from gape.language.row import Ends, Row, ends_sentence
@@ -83,10 +83,10 @@ class TransformersModel:
             self._model = loader.from_pretrained(folder, gguf_file=file, dtype=dtype).to(self._device).eval()
             self._chat(Request("Hello."))
         except Exception as error:  # whatever the libraries, the files and the template raise
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise InputError(
-                f"transformers cannot load {model} in {dtype} on {self._device} ({reason}); name a folder, a .gguf "
-                "file or a model of the hub that is a causal language model, and a system prompt only if it takes one"
+                f"transformers cannot load {model} in {dtype} on {self._device} ({in_one_line(error)}); name a folder, "
+                "a .gguf file or a model of the hub that is a causal language model, and a system prompt only if it "
+                "takes one"
             ) from error
         accepted = set(inspect.signature(self._model.forward).parameters)
         self._side_by_side = Batch(torch, transformers, self._model, accepted, self._sampling)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from gape.errors import InputError
+from gape.errors import InputError, in_one_line
 from gape.metrics.arrays import Array, check_pair, on_host
 from gape.parallel import one_blas_thread
 from gape.types import Floats
@@ -159,10 +159,9 @@ class _Learner:
             loader = transformers.AutoModelForCausalLM
             self._model = loader.from_pretrained(model, dtype="float32").to(self._device)
         except Exception as error:  # whatever the libraries and the files raise
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise InputError(
-                f"transformers cannot load {model} ({reason}); name a folder or a model of the hub that is a causal "
-                "language model"
+                f"transformers cannot load {model} ({in_one_line(error)}); name a folder or a model of the hub that "
+                "is a causal language model"
             ) from error
 
     def encode(self, texts: Sequence[str], length: int) -> list[list[int]]:

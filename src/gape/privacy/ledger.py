@@ -25,7 +25,7 @@ from typing import cast, get_args
 
 import numpy as np
 
-from gape.errors import BudgetError, InputError, PrivacyError, RunError
+from gape.errors import BudgetError, InputError, PrivacyError, RunError, in_one_line
 from gape.privacy.accounting import Neighbours, Release, delta_spent, spent
 from gape.types import NoisyVotes
 
@@ -277,10 +277,9 @@ class Ledger:
         except (sqlite3.Error, ValueError, TypeError) as error:
             if isinstance(error, InputError):
                 raise
-            reason = " ".join(str(error).split())[:200]  # which may quote what is in the file
             raise RunError(
-                f"{self.path} cannot be used as a ledger ({reason}); make room if the disk is full, else restore it "
-                "from a copy, or name another"
+                f"{self.path} cannot be used as a ledger ({in_one_line(error)}); make room if the disk is full, "
+                "else restore it from a copy, or name another"
             ) from error
 
 
