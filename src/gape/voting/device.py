@@ -311,8 +311,9 @@ class _Ballot:
     def _rank(self, rows: Any, origin: Any, squares: Any) -> None:
         """Keep the best of those that were ahead and of these, in order."""
         torch = self._torch
-        own, place = self._least[rows.unique()].isfinite().nonzero(as_tuple=True)
-        own = rows.unique()[own]
+        known = rows.unique()
+        own, place = self._least[known].isfinite().nonzero(as_tuple=True)
+        own = known[own]
         rows, origin = torch.cat([own, rows]), torch.cat([self.winners[own, place], origin])
         squares = torch.cat([self._least[own, place], squares])
         order = origin.argsort()
