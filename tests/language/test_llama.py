@@ -120,3 +120,9 @@ def test_a_prompt_of_one_token_is_read_by_itself() -> None:
 )
 def test_other_models_are_left_to_the_library(kind: str, settings: dict[str, Any]) -> None:
     assert not is_llama(small(kind, **settings))
+
+
+def test_a_model_that_says_nothing_of_heads_is_left_to_the_library() -> None:
+    import torch  # noqa: PLC0415  (heavy)
+
+    assert not is_llama(torch.nn.Linear(1, 1))

@@ -6,6 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
+from gape.language import plain
+
 _BLOCK = 64  # tokens that a program reads at a time
 _LEAST = 16  # rows that the matrix units take
 _GATED = 1024  # values of a row that a program gates
@@ -15,9 +17,11 @@ def attention(query: Any, keys: Any, values: Any, lengths: Any, scale: float) ->
     """Attend from `query`, (slots, heads, shared, width), to the first `lengths` tokens of keys and values.
 
     Both are (slots, heads, room, width) and contiguous; a slot's queries lie together. All of a head's `shared` queries
-    read the same keys, once, and of the room only what counts.
+    read the same keys, once, and of the room only what counts. Values of another width are left to torch.
     """
     slots, heads, shared, width = query.shape
+    if values.shape[3] != width:
+        return plain.attention(query, keys, values, lengths, scale)
     out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     _attend[(slots * heads,)](
         query,

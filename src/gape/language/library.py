@@ -47,7 +47,7 @@ class Library:
 def _attend_to_slots(torch: Any, transformers: Any, model: Any) -> None:
     """Have a model attend as `gape.language.slots` needs it: prompts causally, single tokens to their own slot.
 
-    In place of a mask it is told how many tokens each row reads, (n, 1, 1, 1). Keys and values are of one width.
+    In place of a mask it is told how many tokens each row reads, (n, 1, 1, 1).
     """
     if model.config.get_text_config()._attn_implementation == NAME:
         return

@@ -15,11 +15,11 @@ _KINDS = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"
 
 
 def is_llama(model: Any) -> bool:
-    """Whether a model is of Llama's kind throughout."""
-    config = model.config
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    power_of_two = width & (width - 1) == 0  # as the kernels need it
-    return type(model).__name__ in _KINDS and config.hidden_act == "silu" and power_of_two
+    """Whether a model is of Llama's kind throughout, with heads of a width that kernels take."""
+    if type(model).__name__ not in _KINDS or model.config.hidden_act != "silu":
+        return False
+    width = _width(model.config)
+    return width & (width - 1) == 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Llama:
         config = model.config
         self._torch, self._does = torch, operations(model.device)
         self._heads, self._shared = config.num_attention_heads, config.num_key_value_heads
-        self._width = getattr(config, "head_dim", None) or config.hidden_size // self._heads
+        self._width = _width(config)
         self._model, self._eps = model, config.rms_norm_eps
         shape = (count, self._shared, room, self._width)
 
@@ -119,6 +119,10 @@ class Llama:
             change = linear(does.gate(linear(normed, *layer.gates)), *layer.down)
             normed = does.add_and_norm(stream, change, following, self._eps)
         return normed
+
+
+def _width(config: Any) -> int:
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
 
 
 def _together(torch: Any, *parts: Any) -> tuple[Any, Any]:
