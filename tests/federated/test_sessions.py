@@ -107,8 +107,8 @@ def test_what_the_server_receives_is_uniform(tmp_path: Path) -> None:
 def uniform(words: Words) -> None:
     for shift in (0, 8, 16, 24):
         observed = np.bincount((words >> np.uint32(shift)) & np.uint32(255), minlength=256)
-        assert stats.chisquare(observed).pvalue > 1e-5
-    assert stats.kstest(words / 2.0**32, "uniform").pvalue > 1e-5
+        assert stats.chisquare(observed).pvalue > 1e-9
+    assert stats.kstest(words / 2.0**32, "uniform").pvalue > 1e-9
 
 
 class Steps:
