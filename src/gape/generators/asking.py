@@ -1,12 +1,14 @@
 """Asking a language model for texts: deterministic requests, answers read by rules, another try where none came."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from gape.cleaning import Rules, clean
 from gape.errors import ServiceError
+from gape.generators.reading import Draft, Reading
 from gape.language.request import Completion, LanguageModel, Request
 from gape.prompts import Prompts
 from gape.types import Samples, as_samples
@@ -30,14 +32,6 @@ LEAST_SHARE = 0.1
 ENOUGH = 10
 
 
-@dataclass(frozen=True)
-class Draft:
-    """One text to be asked for, and how its answer is read: None where it will not do."""
-
-    request: Request
-    read: Callable[[Completion], str | None]
-
-
 def new_seed(rng: np.random.Generator) -> int:
     """Draw the seed of a request."""
     return int(rng.integers(2**31))
@@ -54,16 +48,17 @@ def ask(model: LanguageModel, drafts: Sequence[Draft]) -> list[str | None]:
     The requests depend on the drafts alone, and so do those of further tries: where answers are kept by request, a
     run that is resumed finds all of them again.
     """
-    texts: list[str | None] = [None] * len(drafts)
     missing = list(range(len(drafts)))
-    for attempt in range(TRIES):
-        if not missing:
-            break
-        requests = [_again(drafts[place].request, attempt) for place in missing]
-        for index, completion in model.complete(requests):
-            texts[missing[index]] = drafts[missing[index]].read(completion)
-        missing = [place for place in missing if texts[place] is None]
-    return texts
+    with Reading(drafts) as reading:
+        for attempt in range(TRIES):
+            if not missing:
+                break
+            requests = [_again(drafts[place].request, attempt) for place in missing]
+            for index, completion in model.complete(requests):
+                reading.take(missing[index], completion)
+            reading.settle()
+            missing = [place for place in missing if reading.texts[place] is None]
+    return reading.texts
 
 
 def draw(
@@ -110,10 +105,10 @@ def random_draft(prompts: Prompts, temperature: float, rng: np.random.Generator,
         seed=new_seed(rng),
     )
     fewest = max(1, prompts.words // SHORTEST)
-    return Draft(request, lambda completion: read_answer(prompts, request, completion, fewest))
+    return Draft(request, partial(read_answer, prompts, request, fewest))
 
 
-def read_answer(prompts: Prompts, request: Request, completion: Completion, fewest: int) -> str | None:
+def read_answer(prompts: Prompts, request: Request, fewest: int, completion: Completion) -> str | None:
     """Clean a whole answer of at least `fewest` words."""
     return clean(
         request.opening + completion.text,

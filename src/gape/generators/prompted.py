@@ -1,12 +1,14 @@
 """Texts by prompts: for models that chat and cannot be driven token by token."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from gape.errors import InputError
-from gape.generators.asking import SHORTEST, Draft, ask, draw, new_seed, read_answer, tokens_for
+from gape.generators.asking import SHORTEST, ask, draw, new_seed, read_answer, tokens_for
+from gape.generators.reading import Draft
 from gape.language.request import Completion, LanguageModel, Request
 from gape.prompts import Prompts
 from gape.types import Floats, Samples, as_samples
@@ -59,13 +61,17 @@ class PromptedText:
         request = Request(
             prompt=prompt, max_tokens=tokens_for(_ROOM * words + 8), temperature=temperature, seed=new_seed(rng)
         )
+        mask = self.prompts.mask if self.by == "fill" else None
+        return Draft(request, partial(read_variation, self.prompts, sample, request, max(1, words // SHORTEST), mask))
 
-        def read(completion: Completion) -> str | None:
-            text = read_answer(self.prompts, request, completion, max(1, words // SHORTEST))
-            blank = text is not None and self.by == "fill" and self.prompts.mask in text.split()
-            return None if blank or text == sample else text
 
-        return Draft(request, read)
+def read_variation(
+    prompts: Prompts, sample: str, request: Request, fewest: int, mask: str | None, completion: Completion
+) -> str | None:
+    """Clean a whole answer that must not be its sample, nor still have a word in it that is a mask."""
+    text = read_answer(prompts, request, fewest, completion)
+    blank = text is not None and mask is not None and mask in text.split()
+    return None if blank or text == sample else text
 
 
 def mask_words(text: str, share: float, mask: str, rng: np.random.Generator) -> str:

@@ -1,6 +1,7 @@
 """Texts by resampling: for models that go on from a given opening, and so can rewrite any share of a text."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from gape.cleaning import (
     whole_sentences,
 )
 from gape.errors import InputError
-from gape.generators.asking import Draft, ask, draw, new_seed, random_draft, tokens_for
+from gape.generators.asking import ask, draw, new_seed, random_draft, tokens_for
+from gape.generators.reading import Draft
 from gape.language.request import Completion, LanguageModel, Request
 from gape.prompts import Prompts
 from gape.types import Floats, Samples, as_samples
@@ -101,7 +103,7 @@ class ResampledText:
             seed=new_seed(rng),
             enough=round(_TOKENS_PER_WORD * wanted),
         )
-        return Draft(request, lambda completion: join(self.prompts, sample, request, completion, tail, wanted))
+        return Draft(request, partial(join, self.prompts, sample, request, tail, wanted))
 
 
 def choose_span(parts: list[str], wanted: float, rng: np.random.Generator) -> tuple[int, int] | None:
@@ -119,7 +121,7 @@ def choose_span(parts: list[str], wanted: float, rng: np.random.Generator) -> tu
 
 
 def join(
-    prompts: Prompts, sample: str, request: Request, completion: Completion, tail: list[str], wanted: float
+    prompts: Prompts, sample: str, request: Request, tail: list[str], wanted: float, completion: Completion
 ) -> str | None:
     """Put opening, new sentences of about `wanted` words, and tail together; None where that does not make a text."""
     opening, new = request.opening, completion.text
