@@ -346,7 +346,11 @@ def test_the_embedded_model_writes_the_texts(data: Path) -> None:
     result = run_text(by_corpus(data, generator="embedded", **small), data.parent / "run", progress=seen.append)
     assert 1 <= len(result) <= 2
     assert all(len(text.split()) >= 3 for text in result)
+    embedded = [now.share for now in seen if now.doing == "embedding the private texts"]
+    assert embedded[0] is None
+    assert embedded[-1] == 1
     assert seen[-1].doing == "done"
+    assert seen[-1].share is None
     assert seen[-1].written == seen[-1].texts == 4
     assert seen[-1].tokens > 10
     assert leaks(data.parent, data) == []

@@ -21,6 +21,7 @@ class Progress:
     asked: int  # answers that this process had from the model, those rejected included
     tokens: int  # written by the model for them
     cost: float  # of those, at the prices given
+    share: float | None = None  # of what is being done that is done, where it is not texts that are written
 
 
 class Tracker:
@@ -41,8 +42,8 @@ class Tracker:
         self._turn, self._answers = batches, 0
         self.say("writing")
 
-    def say(self, doing: str) -> None:
-        """Tell what is being done now."""
+    def say(self, doing: str, share: float | None = None) -> None:
+        """Tell what is being done now, and what share of it is done."""
         self._doing = doing
         before, stage = sum(self._calls[: self._turn]), (*self._calls, 0)[min(self._turn, len(self._calls))]
         spent = self._prompt * self._prices[0] + self._completion * self._prices[1]
@@ -56,6 +57,7 @@ class Tracker:
                 asked=self._asked,
                 tokens=self._completion,
                 cost=spent / 1e6,
+                share=share,
             )
         )
 

@@ -23,7 +23,8 @@ from gape.assembly import (
 )
 from gape.cluster import RayModel
 from gape.data import Records
-from gape.embedders.cached import Cached
+from gape.embedders.cached import CACHED, Cached
+from gape.embedders.watched import watched
 from gape.errors import InputError
 from gape.export import read_finished
 from gape.language.request import LanguageModel
@@ -151,11 +152,14 @@ def _run(
     embedder = make_embedder(settings)
     require_embedder(private, embedder)
     with _writer(settings, folder.answers) as bare, closing(folder.open_ledger(settings, plan, private)) as ledger:
-        cached = Cached(embedder)  # of public texts alone
-        tracker.say(f"{'embedding' if isinstance(private, Records) else 'opening'} the private texts")
+        cached = Cached(embedder, max(CACHED, plan.candidates))  # of public texts alone
+        doing = f"{'embedding' if isinstance(private, Records) else 'opening'} the private texts"
+        tracker.say(doing)
         if settings.labels is None and settings.separation != PRIVATE_KMEANS:
             rehearse(make_selector(settings, plan, units_of(private)), plan.candidates)
-        electorate = make_electorate(settings, private, embedder)
+        electorate = make_electorate(
+            settings, private, watched(embedder, lambda done, texts: tracker.say(doing, done / texts))
+        )
         selection, unpaid = settings, ""
         if settings.separation == PRIVATE_KMEANS and isinstance(electorate, TextElectorate):
             selection = settings.with_values(separation=electorate.unpaid_separation(plan.samples, plan.seed))

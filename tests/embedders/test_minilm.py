@@ -70,6 +70,14 @@ class TestEmbeddings:
     def test_no_texts_give_no_rows(self) -> None:
         assert embed().shape == (0, 384)
 
+    def test_somebody_can_be_told_how_far_it_is(self) -> None:
+        heard: list[tuple[int, int]] = []
+        watched = model().watched(lambda done, of: heard.append((done, of)))
+        np.testing.assert_array_equal(watched.embed(texts(*many(60))), embed(*many(60)))
+        assert heard == sorted(heard)
+        assert len(heard) > 5
+        assert heard[-1] == (60, 60)
+
 
 class TestIdentity:
     def test_the_representation_tells_weights_and_limit(self) -> None:

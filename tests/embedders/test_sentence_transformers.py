@@ -57,6 +57,16 @@ def model(folder: Path) -> SentenceTransformer:
 
 
 class TestEmbeddings:
+    def test_somebody_can_be_told_how_far_it_is_with_texts_one_by_one(self, folder: Path) -> None:
+        heard: list[tuple[int, int]] = []
+        alone = SentenceTransformer(folder, device="cpu")
+        watched = alone.watched(lambda done, of: heard.append((done, of)))
+        some = texts(*dict.fromkeys(many(30)))
+        np.testing.assert_array_equal(watched.embed(some), alone.embed(some))
+        assert heard == sorted(heard)
+        assert len(heard) > 5
+        assert heard[-1] == (len(some), len(some))
+
     def test_they_are_finite_float32_rows_of_length_one(self, model: SentenceTransformer) -> None:
         points = model.embed(texts(*many(9), "", " ", "\ud800", "日本語", "river " * 100))
         assert points.shape == (14, 16)

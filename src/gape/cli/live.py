@@ -67,7 +67,9 @@ def _showing(terminal: Console) -> Iterator[Callable[[Progress], None]]:
 
         def show(now: Progress) -> None:
             # Without a model there is nothing to count but rounds.
-            done, total = (now.written, now.texts) if now.texts else (now.round, now.rounds)
+            done, total = (float(now.written), now.texts) if now.texts else (float(now.round), now.rounds)
+            if now.share is not None:
+                done, total = now.share, 1
             bar.update(task, description=_step(now), completed=done, total=total, pace=pace.of(now))
 
         yield show

@@ -10,6 +10,8 @@ from gape.errors import InputError
 from gape.protocols import Embedder
 from gape.types import Points, Samples
 
+CACHED = 50_000  # embeddings: 77 MB of MiniLM's
+
 
 class Cached:
     """An embedder that gives equal samples the embedding it gave the first, as long as it remembers it.
@@ -19,7 +21,7 @@ class Cached:
     looks like the embedder inside, whose vectors it gives.
     """
 
-    def __init__(self, embedder: Embedder, size: int = 50_000) -> None:
+    def __init__(self, embedder: Embedder, size: int = CACHED) -> None:
         """Remember up to `size` embeddings of `embedder`."""
         if size < 1:
             raise InputError(f"a cache must hold at least 1 embedding, got size {size}")

@@ -3,12 +3,14 @@
 import gzip
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from importlib.resources import files
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gape.embedders.watched import Listener, nobody
 from gape.errors import InputError
 from gape.parallel import cores
 from gape.types import Points, Samples
@@ -37,6 +39,7 @@ class MiniLM:
         from tokenizers import BertWordPieceTokenizer  # noqa: PLC0415  (heavy)
 
         self.max_tokens = max_tokens
+        self._tell: Listener = nobody
         self._tokenizer = BertWordPieceTokenizer(_vocabulary(), lowercase=True)
         self._tokenizer.enable_truncation(max_tokens)
         options = onnxruntime.SessionOptions()
@@ -47,6 +50,12 @@ class MiniLM:
     def __repr__(self) -> str:
         return f"MiniLM(weights={MINILM.sha256[:12]}, max_tokens={self.max_tokens})"
 
+    def watched(self, tell: Listener) -> "MiniLM":
+        """Return the same model with somebody told how far it is."""
+        other = copy(self)
+        other._tell = tell
+        return other
+
     def embed(self, samples: Samples) -> Points:
         """Embed texts, (n,), as float32 rows of length 1, (n, 384); a text without words is embedded like any other."""
         if samples.ndim != 1 or not all(isinstance(text, str) for text in samples):
@@ -56,8 +65,11 @@ class MiniLM:
         places = _batches([len(ids) for ids in tokens])
         with ThreadPoolExecutor(cores()) as pool:
             rows = pool.map(lambda batch: self._run(np.stack([tokens[place] for place in batch])), places)
+            done = 0
             for batch, row in zip(places, rows, strict=True):
                 points[batch] = row
+                done += len(batch)
+                self._tell(done, len(samples))
         return points
 
     def _tokenize(self, texts: list[str]) -> list[Tokens]:

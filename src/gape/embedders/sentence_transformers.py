@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gape.embedders.watched import Listener, nobody
 from gape.errors import InputError, in_one_line
 from gape.language.slots import record
 from gape.language.transformers import weights_digest
@@ -45,6 +46,7 @@ class SentenceTransformer:
                 "or one of the hub"
             ) from error
         self.batch, self._torch = batch, torch
+        self._tell: Listener = nobody
         # Modules without weights, such as the pooling, and the default prompt make another embedding of the same model.
         rest = [f"{type(part).__name__} {part.get_config_dict()}" for part in self._model if not part.state_dict()]
         prompt = self._model.prompts.get(self._model.default_prompt_name, "")
@@ -57,6 +59,12 @@ class SentenceTransformer:
         """Return the same model with batches that a GPU is fast with."""
         other = copy(self)
         other.batch = max(self.batch, _PUBLIC)
+        return other
+
+    def watched(self, tell: Listener) -> "SentenceTransformer":
+        """Return the same model with somebody told how far it is with texts that it takes one by one."""
+        other = copy(self)
+        other._tell = tell
         return other
 
     def embed(self, samples: Samples) -> Points:
@@ -90,9 +98,12 @@ class SentenceTransformer:
             of_length[features["input_ids"].shape[1]].append((place, features))
         rows = np.empty((len(texts), model.get_embedding_dimension()))
         with torch.inference_mode():
+            done = 0
             for some in of_length.values():
                 places, each = zip(*some, strict=True)
                 rows[list(places)] = self._of_one_length(each).double().cpu().numpy()
+                done += len(some)
+                self._tell(done, len(texts))
         return rows
 
     def _of_one_length(self, features: Sequence[dict[str, Any]]) -> Any:
