@@ -18,6 +18,8 @@ SIZES: dict[str, Any] = {
     "max_position_embeddings": 64,
 }
 
+COUNT, ROOM = 5, 32  # slots, and tokens of each
+
 
 def small(kind: str, **settings: Any) -> Any:
     """A model with random weights, biases and norms included."""
@@ -42,6 +44,26 @@ KINDS = [
 ]
 
 
+def assert_same_logits(alone: Any, read: Any, lengths: tuple[int, ...], tolerance: float) -> None:
+    """Read prompts of some lengths into slots, and some tokens after each; `alone` is the model in its own words."""
+    import torch  # noqa: PLC0415  (heavy)
+
+    prompts = [torch.randint(97, (length,), generator=torch.Generator().manual_seed(length)) for length in lengths]
+    slots = torch.tensor([3, 0, 4][: len(prompts)])
+    read.read(torch.nn.utils.rnn.pad_sequence(prompts, batch_first=True), slots)
+    places = torch.zeros(COUNT, dtype=torch.long)
+    places[slots] = torch.tensor(lengths)
+    written = [prompt.tolist() for prompt in prompts]
+    for token in (5, 96, 0, 41):
+        logits = read.step(torch.full((COUNT, 1), token), places, places + 1)
+        places += 1
+        for slot, tokens in zip(slots.tolist(), written, strict=True):
+            tokens.append(token)
+            with torch.inference_mode():
+                expected = alone(input_ids=torch.tensor([tokens])).logits[0, -1]
+            torch.testing.assert_close(logits[slot], expected, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize(("kind", "settings"), KINDS)
 @pytest.mark.parametrize("reader", ["written out", "the library's"])
 def test_logits_are_those_of_the_model_alone(kind: str, settings: dict[str, Any], reader: str) -> None:
@@ -49,29 +71,13 @@ def test_logits_are_those_of_the_model_alone(kind: str, settings: dict[str, Any]
     import transformers  # noqa: PLC0415  (heavy)
 
     alone, model = small(kind, **settings), small(kind, **settings)
-    count, room = 5, 32
-    prompts = [torch.randint(97, (length,), generator=torch.Generator().manual_seed(length)) for length in (9, 1, 4)]
-    slots = torch.tensor([3, 0, 4])
-    padded = torch.nn.utils.rnn.pad_sequence(prompts, batch_first=True)
     assert is_llama(model)
     read: Any = (
-        Llama(torch, model, count, room)
+        Llama(torch, model, COUNT, ROOM)
         if reader == "written out"
-        else Library(torch, transformers, model, count, room)
+        else Library(torch, transformers, model, COUNT, ROOM)
     )
-    read.read(padded, slots)
-    places = torch.zeros(count, dtype=torch.long)
-    places[slots] = torch.tensor([len(prompt) for prompt in prompts])
-    written = [prompt.tolist() for prompt in prompts]
-    for token in (5, 96, 0, 41):
-        ids = torch.full((count, 1), token)
-        logits = read.step(ids, places, places + 1)
-        places += 1
-        for slot, tokens in zip(slots.tolist(), written, strict=True):
-            tokens.append(token)
-            with torch.inference_mode():
-                expected = alone(input_ids=torch.tensor([tokens])).logits[0, -1]
-            torch.testing.assert_close(logits[slot], expected, rtol=1e-4, atol=1e-4)
+    assert_same_logits(alone, read, (9, 1, 4), 1e-4)
 
 
 @pytest.mark.parametrize("shape", [(1, 6), (4, 1), (3, 5), (1, 1)])
