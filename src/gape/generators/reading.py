@@ -5,15 +5,15 @@ has found out about their sentences. It knows nothing but what it is sent; whate
 read here, and ends as it would have there.
 """
 
-import os
-import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Self
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Self
 
 from gape.language.request import Completion, Request
 from gape.parallel import cores
@@ -45,6 +45,8 @@ class Reading:
         """Begin with no text; read by half of the cores where there are many drafts, or by `processes`."""
         if processes is None:
             processes = min(_MOST, cores() // 2) if len(drafts) >= _MANY and cores() >= _FEWEST else 0
+        if sys.platform == "win32":  # whose pipes are no files that another program could be started with
+            processes = 0
         self.texts: list[str | None] = [None] * len(drafts)
         self._drafts = drafts
         self._readers = [_Reader() for _ in range(processes)]
@@ -91,12 +93,14 @@ class _Reader:
     """A process that reads answers, and the thread that waits for it."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603  (this program itself)
-            [sys.executable, "-c", _PROGRAM, *sys.path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        self._connection, there = Pipe()
+        with there:
+            self._process = subprocess.Popen(  # noqa: S603  (this program itself)
+                [sys.executable, "-c", _PROGRAM, *sys.path],
+                stdin=there.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reading")
 
     def read(self, portion: _Portion) -> "Future[list[str | None]]":
@@ -106,34 +110,22 @@ class _Reader:
         self._process.kill()
         self._process.wait()
         self._thread.shutdown(cancel_futures=True)
-        for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):  # what it did not take any more
-                if pipe is not None:
-                    pipe.close()
+        self._connection.close()
 
     def _exchange(self, portion: _Portion) -> list[str | None]:
         try:
-            packed = pickle.dumps(portion)  # at once: half a message would be none
-            to, back = self._process.stdin, self._process.stdout
-            if to is not None and back is not None:
-                to.write(packed)
-                to.flush()
-                texts: list[str | None] = pickle.load(back)  # noqa: S301  (what `serve` wrote)
-                return texts
-        except (OSError, EOFError, pickle.PickleError, AttributeError, TypeError):
-            pass  # it has ended, or there is something in the drafts that cannot be sent
-        return _read(portion)
+            self._connection.send(portion)
+            texts: list[str | None] = self._connection.recv()
+        except Exception:  # noqa: BLE001  (it has ended, or the portion cannot be sent; what else there is, is raised here)
+            return _read(portion)
+        return texts
 
 
 def serve() -> None:
     """Read what comes, until nothing more does: when the other side closes, or ends in whichever way."""
-    source, sink = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    sys.stdout = sys.stderr  # nothing else may get among the answers
-    with suppress(EOFError):
+    with Connection(sys.stdin.fileno()) as connection, suppress(EOFError, OSError):
         while True:
-            portion: Any = pickle.load(source)  # noqa: S301  (what `_Reader` wrote)
-            pickle.dump(_read(portion), sink)
-            sink.flush()
+            connection.send(_read(connection.recv()))
 
 
 def _read(portion: _Portion) -> list[str | None]:
