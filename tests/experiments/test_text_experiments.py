@@ -1,5 +1,6 @@
 """The experiments with language models, made small."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -64,3 +65,25 @@ def test_the_dimension_is_measured_kept_and_drawn(texts: Path, tmp_path: Path) -
     assert all(1 <= row["dimension"] <= 10 and row["ambient"] == 384 for row in rows)
     assert (out / "dimension.png").exists()
     assert len((out / "dimension.md").read_text().splitlines()) == 4
+
+
+@pytest.mark.slow
+def test_rare_kinds_are_scored_by_themselves(tmp_path: Path) -> None:
+    questions = load_texts(QUESTIONS, "text", label="topic")
+    assert questions.labels is not None
+    kinds: list[object] = []
+    for kind, share in (("science", 0.8), ("advice", 0.2)):
+        some = questions.texts[questions.labels == kind][:120]
+        (tmp_path / f"{kind}.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in some))
+        kinds += ["--kind", kind, tmp_path / f"{kind}.jsonl", "text", share]
+    sizes = ("--public", 40, "--voters", 40, "--scoring", 20, "--samples", 8, "--rounds", 2)
+    script("unbalanced_text", *kinds, *sizes, "--epsilons", 8, "--seeds", 2, "--out", tmp_path / "out")
+    with (tmp_path / "out" / "kinds.csv").open(newline="") as file:
+        rows = {row["score"]: row for row in csv.DictReader(file)}
+    assert set(rows) == {f"{what}, {kind}" for what in ("recall", "share") for kind in ("science", "advice")} | {"W1"}
+    for method in ("SubsamplePE", "AugPE", "GAPE"):
+        assert float(rows["share, science"][method]) + float(rows["share, advice"][method]) == pytest.approx(
+            1, abs=1e-3
+        )
+        assert 0 <= float(rows["recall, advice"][method]) <= 1
+    assert (tmp_path / "out" / "kinds.png").exists()
