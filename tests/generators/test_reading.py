@@ -97,6 +97,15 @@ def test_an_error_in_reading_is_raised_where_it_was_asked_for() -> None:
             found.settle()
 
 
+def test_where_no_process_can_be_started_all_is_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoMore(subprocess.Popen[bytes]):
+        def __init__(self, *_: object, **__: object) -> None:
+            raise BlockingIOError
+
+    monkeypatch.setattr(subprocess, "Popen", NoMore)
+    assert read_all(drafts(3), 2) == [None, "ANSWER 1-1", "ANSWER 2-2"]
+
+
 def test_nothing_is_left_running() -> None:
     with Reading(drafts(2), 2) as found:
         found.take(0, Completion("text"))  # and nobody waits for it

@@ -45,11 +45,9 @@ class Reading:
         """Begin with no text; read by half of the cores where there are many drafts, or by `processes`."""
         if processes is None:
             processes = min(_MOST, cores() // 2) if len(drafts) >= _MANY and cores() >= _FEWEST else 0
-        if sys.platform == "win32":  # whose pipes are no files that another program could be started with
-            processes = 0
         self.texts: list[str | None] = [None] * len(drafts)
         self._drafts = drafts
-        self._readers = [_Reader() for _ in range(processes)]
+        self._readers = _started(processes)
         self._held: list[list[tuple[int, Completion]]] = [[] for _ in self._readers]
         self._sent: list[tuple[list[int], Future[list[str | None]]]] = []
 
@@ -84,6 +82,18 @@ class Reading:
         held, self._held[reader] = self._held[reader], []
         portion = [(self._drafts[place].read, completion) for place, completion in held]
         self._sent.append(([place for place, _ in held], self._readers[reader].read(portion)))
+
+
+def _started(count: int) -> "list[_Reader]":
+    """Start so many processes, or as many as this machine lets one start."""
+    # A program that was frozen would start itself again, and Windows' pipes are no files that one could be given.
+    if not sys.executable or hasattr(sys, "frozen") or sys.platform == "win32":
+        return []
+    readers: list[_Reader] = []
+    with suppress(OSError):  # no memory, or too many processes or files already
+        for _ in range(count):
+            readers.append(_Reader())  # noqa: PERF401  (those that have started are kept)
+    return readers
 
 
 _Portion = list[tuple[Callable[[Completion], str | None], Completion]]
