@@ -12,8 +12,9 @@ import time
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -36,6 +37,7 @@ from gape.compare import (
     read_comparison,
 )
 from gape.compare.cell import Result, Score, Split, Turn
+from gape.compare.pool import _Office, _Worker
 from gape.compare.results import Estimate
 from gape.compare.shared import SharedPoints
 from gape.compare.texts import Scoring, compare_texts
@@ -363,6 +365,18 @@ class TestInterruption:
         assert "private text" not in str(raised.value)
         with pytest.raises(RunError, match=r"ended with code -9 .*use fewer jobs"):
             run_grid(tmp_path / "c", jobs=2, build=Dying(os.getpid()))
+
+    @pytest.mark.parametrize(("workers", "shares"), [(1, [1]), (2, [1, 1]), (3, [2, 1]), (5, [3, 2]), (8, [4, 4])])
+    def test_the_model_answers_half_of_the_workers_while_the_others_compute(
+        self, workers: int, shares: list[int]
+    ) -> None:
+        pipes = [Pipe()[0] for _ in range(workers)]
+        office = _Office([_Worker(cast(Any, None), pipe) for pipe in pipes], cast(Any, None), print, print)
+        for pipe in pipes:
+            office._asked.put((pipe, [Request("prompt")]))
+        found = [list(office._waiting() or ()) for _ in shares]
+        assert [len(some) for some in found] == shares
+        assert [pipe for some in found for pipe in some] == pipes
 
     def test_shared_points_have_no_name(self) -> None:
         points = private_points()

@@ -177,9 +177,12 @@ class _Office:
         desk.join()
 
     def _waiting(self) -> dict[Connection, list[Request]] | None:
-        """Wait until somebody asks the model, which answers many as fast as few; None when all cells are done."""
+        """Wait until somebody asks the model, which answers many as fast as few; None when all cells are done.
+
+        Not more than half of the workers at a time: the others vote and select meanwhile, so that the model goes on.
+        """
         asked: dict[Connection, list[Request]] = {}
-        while not asked or not self._asked.empty():
+        while not asked or (2 * len(asked) < len(self._workers) and not self._asked.empty()):
             each = self._asked.get()
             if each is None:
                 return None
