@@ -252,7 +252,8 @@ class TestFolder:
     def test_everything_says_that_it_is_not_private(self, whole: tuple[Path, Comparison]) -> None:
         folder = whole[0]
         assert folder.stat().st_mode & 0o777 == 0o700
-        names = {"README.md", "settings.toml", "table.md", "results.csv", "results.parquet", "figure.png", "figure.svg"}
+        names = {"README.md", "settings.toml", "table.md", "results.csv", "results.parquet"}
+        names |= {f"{name}.{kind}" for name in ("figure", "further") for kind in ("png", "svg")}
         assert {path.name for path in folder.iterdir()} == {*names, "cells"}
         for name in ("README.md", "settings.toml", "table.md"):
             assert "NOT differentially private" in (folder / name).read_text()
@@ -444,12 +445,13 @@ class TestResults:
         alone = replace(comparison, results=tuple(each for each in comparison.results if each.cell.seed == 0))
         assert alone.seeds_of_a_mean == "one seed"
 
-    def test_the_figure_is_a_drawing_with_the_mark(self, whole: tuple[Path, Comparison]) -> None:
+    @pytest.mark.parametrize("name", ["figure", "further"])
+    def test_the_figures_are_drawings_with_the_mark(self, whole: tuple[Path, Comparison], name: str) -> None:
         from matplotlib.image import imread  # noqa: PLC0415
 
-        colours = np.unique(np.round(255 * imread(whole[0] / "figure.png")).astype(np.uint8).view(np.uint32))
+        colours = np.unique(np.round(255 * imread(whole[0] / f"{name}.png")).astype(np.uint8).view(np.uint32))
         assert len(colours) > 50
-        assert "NOT differentially private" in (whole[0] / "figure.svg").read_text()
+        assert "NOT differentially private" in (whole[0] / f"{name}.svg").read_text()
 
     def test_without_matplotlib_there_are_tables(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "matplotlib", None)

@@ -31,6 +31,7 @@ INK = "#333333"
 _LAST = "#D55E00"  # stands out from every colour of the rounds
 
 _STYLE: dict[Any, Any] = {  # matplotlib types the keys as a Literal of all of its settings
+    "svg.hashsalt": "gape",  # the same drawing is the same file
     "font.size": 9.0,
     "axes.titlesize": 9.5,
     "axes.labelsize": 9.0,

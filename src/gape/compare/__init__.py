@@ -138,5 +138,5 @@ def _written(on_disk: CompareFolder, study: Study, asked: list[str]) -> Comparis
         require_matplotlib()
     except InputError:
         return comparison
-    draw(on_disk.path / "figure", comparison)
+    draw(on_disk.path, comparison)
     return comparison

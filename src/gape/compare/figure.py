@@ -1,4 +1,4 @@
-"""The paper's figure: Sinkhorn W1 and recall against epsilon, a line for each method."""
+"""The paper's figures: scores against epsilon, a line for each method; Sinkhorn W1 and recall first, then others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gape import plots
 from gape.compare.cell import Turn
 from gape.compare.grid import in_short
-from gape.compare.results import Comparison, held_out, label_of
+from gape.compare.results import Comparison, by_voters, held_out, label_of
 from gape.plots import COLOURS, GREY, INK, MARKERS
 
 if TYPE_CHECKING:
@@ -26,15 +26,40 @@ _ASIDE = 1.035  # the factor by which neighbouring methods are moved apart, so t
 _BEYOND = 2.5  # how far to the right of the last epsilon no noise is drawn, as a factor
 _RED = "#B00020"
 _LEVELS = ("start", "as many real records")
+_WIDTH, _HEIGHT, _LEGEND = 8.4, 3.4, 0.9  # inches, of a figure, a row and what is below
+
+_PANELS: dict[str, list[tuple[Callable[[Turn], float], str]]] = {
+    "figure": [
+        (held_out("sinkhorn"), "Sinkhorn $W_1$ (less is better)"),
+        (held_out("recall"), "recall (more is better)"),
+    ],
+    "further": [
+        (held_out("precision"), "precision (more is better)"),
+        (held_out("distance"), "mean nearest distance (less is better)"),
+        (by_voters("sinkhorn"), "Sinkhorn $W_1$ to records that voted"),
+        (by_voters("recall"), "recall of records that voted"),
+    ],
+}
 
 
-def draw(path: Path, comparison: Comparison) -> None:
-    """Draw `path`.png and `path`.svg: means over seeds and their range, scored by records that did not vote."""
-    with plots.figure(path.with_suffix(".png"), columns=2, size=(8.4, 4.3)) as (fig, axes):
-        panels = (("sinkhorn", "Sinkhorn $W_1$ (less is better)"), ("recall", "recall (more is better)"))
-        for axis, (name, title) in zip(axes[0], panels, strict=True):
-            _panel(axis, comparison, held_out(name))
-            axis.set(title=title, xlabel=r"privacy $\varepsilon$")
+def draw(folder: Path, comparison: Comparison) -> None:
+    """Draw figure and further, .png and .svg: means over seeds and their range, scored by records that did not vote.
+
+    The last two panels of further are in-sample, as the paper's figures are.
+    """
+    for name, panels in _PANELS.items():
+        _draw(folder / name, comparison, panels)
+
+
+def _draw(path: Path, comparison: Comparison, panels: Sequence[tuple[Callable[[Turn], float], str]]) -> None:
+    rows = len(panels) // 2
+    size = _WIDTH, rows * _HEIGHT + _LEGEND
+    with plots.figure(path.with_suffix(".png"), rows=rows, columns=2, size=size) as (fig, axes):
+        for axis, (value, title) in zip(axes.flat, panels, strict=True):
+            _panel(axis, comparison, value)
+            axis.set_title(title)
+        for axis in axes[-1]:
+            axis.set_xlabel(r"privacy $\varepsilon$")
         _legend(fig, axes[0, 0])
         plan, any_cell = comparison.study.plan, comparison.results[0]
         fig.suptitle(
@@ -77,7 +102,7 @@ def _panel(axis: Axes, comparison: Comparison, value: Callable[[Turn], float]) -
         drawn += [bound for _, _, each in shown for bound in (each.lowest, each.highest)]
     levels = (comparison.at_start(value), comparison.of_real(value))
     for name, level, style in zip(_LEVELS, levels, ("--", ":"), strict=True):
-        if level.values:
+        if not math.isnan(level.mean):  # real records are not scored by those that voted, which they are
             axis.axhline(level.mean, color=GREY, linestyle=style, linewidth=1.1, label=name, zorder=1)
             drawn.append(level.mean)
     _axis(axis, comparison.epsilons, places)
