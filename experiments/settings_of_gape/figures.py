@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.settings_of_gape.sweeps import ALGORITHM, AUGPE, DEFAULT, GAPE, K_MEDIAN, Setting
+from experiments.settings_of_gape.sweeps import ALGORITHM, AUGPE, DEFAULT, GAPE, K_MEDIAN, SEATS, Setting
 
 from gape import plots
 from gape.plots import COLOURS, GREY, INK, MARKERS
@@ -14,6 +14,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     GAPE: {"color": COLOURS["GAPE"], "marker": MARKERS["GAPE"]},
     K_MEDIAN: {"color": COLOURS["K-medoids"], "marker": MARKERS["K-medoids"]},
     ALGORITHM: {"color": INK, "marker": "v"},
+    SEATS: {"color": COLOURS["Subsampling"], "marker": "P"},
     AUGPE: {"color": COLOURS["Ranking"], "marker": MARKERS["Ranking"]},
     "": {"color": INK, "marker": "o", "linestyle": "none"},
 }

@@ -1,4 +1,4 @@
-"""What R, the threshold, variations, scales and rounds do to GAPE at a fixed epsilon, on texts that did not vote.
+"""What R, the threshold, variations, scales, rounds and votes do to GAPE at a fixed epsilon, by texts that do not vote.
 
 Every setting is varied alone, round the default of text runs and round the paper's rule (`sweeps.py`). Runs of a seed
 share the split, the start and, round by round, the source of the noise. Every run is stored as it ends, and the same
@@ -65,7 +65,8 @@ class Bench:
         plan = setting.plan(epsilon, usual_delta(len(voters)), self.samples, seed)
         select = setting.select(plan, len(voters))
         with free_account() as account:
-            parts = self.shelf, self.shelf.embedder, LocalElectorate(voters), select
+            electorate = LocalElectorate(voters, votes_per_unit=setting.votes, votes_per_record=setting.votes)
+            parts = self.shelf, self.shelf.embedder, electorate, select
             *_, last = evolve(plan, *parts, account, noise=SeededNoise(seed))
         points = self.shelf.embedder.embed(last.synthetic)
         values = recall(held_out, points), mean_nearest_distance(held_out, points), sinkhorn1(held_out, points).value

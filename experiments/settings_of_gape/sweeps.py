@@ -29,6 +29,7 @@ class Setting:
     rule: tuple[tuple[str, Any], ...] = ()  # what else of `Gape` is set otherwise
     scales: tuple[float, ...] = VARIATIONS["corpus"][0]
     rounds: int = ROUNDS  # T
+    votes: int = 1  # of a record, each for another candidate
 
     @property
     def name(self) -> str:
@@ -43,8 +44,17 @@ class Setting:
         return self.signed and ("certify", False) not in self.rule
 
     def plan(self, epsilon: float, delta: float, samples: int, seed: int) -> Plan:
-        """The plan of one run: the noise follows from epsilon and the rounds."""
-        return Plan(epsilon, delta, self.rounds, samples, scales=self.scales, seed=seed)
+        """The plan of one run: the noise follows from epsilon, the rounds and the votes."""
+        return Plan(
+            epsilon,
+            delta,
+            self.rounds,
+            samples,
+            scales=self.scales,
+            seed=seed,
+            votes_per_unit=self.votes,
+            votes_per_record=self.votes,
+        )
 
     def select(self, plan: Plan, units: int) -> Selector:
         """The rule of a run, as its settings make it."""
@@ -80,7 +90,10 @@ SIGNED = Setting(
 )  # Algorithm 5; the threshold of Algorithm 4 leaves too few to tell anything
 HELD = replace(SIGNED, rule=(("certify", False),))
 
+HALF = Setting(rule=(("noise", None), ("centres", 0.5)))  # what a model's texts are selected by, with several votes
+
 GAPE, ALGORITHM, K_MEDIAN, AUGPE = "GAPE, default", "GAPE, Algorithm 5 at 1 sigma", "k-median of raw votes", "AugPE"
+SEATS = "half centres, half seats"
 
 _LOW, _HIGH = DEFAULT.scales[0], DEFAULT.scales[-1]
 _RADII = (1.0, 2.0, 2.5, 3.0, 3.5, 4.0)
@@ -89,6 +102,8 @@ _USUAL_SPARE = 2.0
 _SPARES = (1.0, 1.3, _USUAL_SPARE, 4.0, 8.0)
 _COUNTS = (1, 3, 7, 15)
 _TURNS = (1, 2, 5, 10, 20, 40)
+_VOTES = (1, 2, 4, 8, 16, 32)
+_CENTRES = (0.1, 0.25, 0.5, 0.75)
 _SCALES = {
     "0.2-0.4": spread(0.2, 0.4, 7),
     "0.4-0.6": spread(0.4, 0.6, 7),
@@ -142,4 +157,14 @@ SWEEPS: dict[str, dict[str, dict[str, Setting]]] = {
     "variations per survivor": _varied(_BOTH, "scales", {str(count): spread(_LOW, _HIGH, count) for count in _COUNTS}),
     "scales of seven variations": _varied(_BOTH, "scales", dict(_SCALES)),
     "rounds T, same epsilon": _varied(_BOTH, "rounds", {str(turns): turns for turns in _TURNS}),
+    "votes of a record": _varied(
+        {K_MEDIAN: UNSIGNED, SEATS: HALF, AUGPE: RANKED}, "votes", {str(votes): votes for votes in _VOTES}
+    ),
+    "share searched for": {
+        line: {
+            **{f"{each:g}": replace(centre, rule=(*centre.rule, ("centres", each))) for each in _CENTRES},
+            "1": centre,
+        }
+        for line, centre in {GAPE: DEFAULT, K_MEDIAN: UNSIGNED}.items()
+    },
 }
