@@ -29,7 +29,7 @@ def test_the_command_writes_one_file_that_says_what_was_made_and_under_which_gua
         "12 synthetic texts",
         PrivacyStatement(**statement).text(),
         "replace-one: the private data with one record replaced by another",
-        "discrete Gaussian noise",
+        "discrete Gaussian noise: a record votes for the candidate nearest to it in the embedding",
         "Taken as public the number of records in the private data",
         "Not protected",
         "108 in 3 rounds",

@@ -1,16 +1,20 @@
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gape.report.facts import guarantee
 from gape.report.lineage import _fitting
 from gape.report.plane import fit_plane
 from gape.report.regions import Voted, find_regions
-from gape.report.rounds import Round
+from gape.report.rounds import Round, read_folder
 from gape.report.signal import effective_candidates, measure_all
 from gape.types import NoisyVotes, Points
+from report.runs import vector_run
 
 SIGMA = 7.0
 
@@ -138,3 +142,12 @@ def test_shortened_texts_fit_and_keep_their_beginning(texts: list[str], most: in
     longest = max((len(each) for each in short), default=0)
     if short != texts:
         assert all(after == before for before, after in zip(texts, short, strict=True) if len(before) < longest - 2)
+
+
+@pytest.mark.parametrize(
+    ("votes", "said"), [(1, "the candidate nearest to it"), (64, "the 64 candidates nearest to it")]
+)
+def test_the_mechanism_says_for_how_many_candidates_a_record_votes(tmp_path: Path, votes: int, said: str) -> None:
+    folder = read_folder(vector_run(tmp_path))
+    plan = {**folder.plan, "votes_per_record": votes}
+    assert said in guarantee(replace(folder, plan=plan))["Mechanism"]

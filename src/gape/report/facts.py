@@ -17,8 +17,8 @@ RELATION = {
     "add_remove": "add-or-remove-one: the private data with one {unit} more or less",
 }
 _MECHANISM = (
-    "Nearest-candidate votes with discrete Gaussian noise: every {unit} votes for the candidate nearest to it in the "
-    "embedding, and noise is added to each candidate's count before anything is looked at."
+    "Nearest-candidate votes with discrete Gaussian noise: a record votes for the {nearest} in the embedding, and "
+    "noise is added to each candidate's count before anything is looked at."
 )
 _CLASS = re.compile(r"\b[A-Z]\w+(?=\()")
 
@@ -58,7 +58,7 @@ def guarantee(folder: Folder) -> dict[str, str]:
         "Delta": f"{float(plan['delta']):.4g}",
         "Protected unit": f"one {unit}",
         "Neighbouring data": RELATION[plan["neighbours"]].format(unit=unit),
-        "Mechanism": _MECHANISM.format(unit=unit),
+        "Mechanism": _MECHANISM.format(nearest=_nearest(int(plan.get("votes_per_record", 1)))),
         "Noise": f"sigma {float(plan['sigma']):.4g} votes, in each of {plan['rounds']} releases",
         "Votes": f"at most {plan['votes_per_unit']} by one {unit} in a release",
     }
@@ -66,6 +66,10 @@ def guarantee(folder: Folder) -> dict[str, str]:
         rows["Source of the noise"] = "the operating system's secure generator; no seed exists"
         rows["All releases on the data"] = f"epsilon {stated.dataset_epsilon:.4g} at the same delta, up to this one"
     return rows
+
+
+def _nearest(votes: int) -> str:
+    return "candidate nearest to it" if votes == 1 else f"{votes} candidates nearest to it"
 
 
 def assumed_public(folder: Folder) -> list[str]:
