@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gape.report.charts import Line, line_chart
 from gape.report.facts import guarantee
 from gape.report.lineage import _fitting
 from gape.report.plane import fit_plane
@@ -151,3 +152,10 @@ def test_the_mechanism_says_for_how_many_candidates_a_record_votes(tmp_path: Pat
     folder = read_folder(vector_run(tmp_path))
     plan = {**folder.plan, "votes_per_record": votes}
     assert said in guarantee(replace(folder, plan=plan))["Mechanism"]
+
+
+def test_large_numbers_on_an_axis_are_written_out() -> None:
+    drawn = line_chart([Line("effective", [11_000.0, 19_000.0], "l2")], "candidates", percent=False)
+    assert ">20,000</text>" in drawn
+    assert ">5,000</text>" in drawn
+    assert "e+0" not in drawn

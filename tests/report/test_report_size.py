@@ -56,7 +56,7 @@ def test_two_thousand_samples_of_ten_rounds_stay_under_ten_megabytes(tmp_path: P
 def test_long_texts_are_shortened_and_it_is_said(tmp_path: Path) -> None:
     path = write_report(large_run(tmp_path / "run", words=350), tmp_path / "report.html", with_map=False)
     assert path.stat().st_size < 10_000_000
-    assert "long texts are shortened here" in words_of(path)
+    assert "long texts, ancestors included, are shortened here" in words_of(path)
     assert all(text.endswith(" …") for text in data_of(path)["texts"][:SAMPLES])
 
 

@@ -61,7 +61,7 @@ def histogram(signal: Signal, title: str, sigma: float) -> str:
 
 def line_chart(lines: Sequence[Line], title: str, *, percent: bool, first: int = 1) -> str:
     """Draw lines over the rounds from `first`, each named where it ends."""
-    width, height, left, right, bottom, top = 440.0, 236.0, 44.0, 122.0, 40.0, 12.0
+    width, height, left, right, bottom, top = 440.0, 236.0, 54.0, 122.0, 40.0, 12.0
     rounds = len(lines[0].values)
     most = _nice(max((value for line in lines for value in line.values if value is not None), default=1.0))
 
@@ -74,7 +74,7 @@ def line_chart(lines: Sequence[Line], title: str, *, percent: bool, first: int =
     parts = []
     for step in range(5):
         value = most * step / 4
-        name = f"{100 * value:.3g}%" if percent else f"{value:.3g}"
+        name = f"{100 * value:.3g}%" if percent else _number(value)
         parts.append(
             f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>'
             f'<text class="tick" x="{left - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{name}</text>'
@@ -91,6 +91,10 @@ def line_chart(lines: Sequence[Line], title: str, *, percent: bool, first: int =
         name = escape(line.name)
         parts.append(f'<text class="end {line.style}" x="{width - right + 9}" y="{at + 4:.1f}">{name}</text>')
     return _svg(width, height, title, parts)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def share_row(region: Region, most: float) -> str:

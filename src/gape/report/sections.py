@@ -162,7 +162,8 @@ def samples(folder: Folder, lineage: Lineage) -> str:
         known = "".join(f'<option value="{each}">{each}</option>' for each in map(escape, sorted(set(lineage.labels))))
         labels = f'<label>Label <select id="label"><option value="">all</option>{known}</select></label>'
     if lineage.shortened:
-        note = f'<p class="note">{lineage.shortened:,} long texts are shortened here; the published file is whole.</p>'
+        said = f"{lineage.shortened:,} long texts, ancestors included, are shortened here; the published file is whole."
+        note = f'<p class="note">{said}</p>'
     title = f"The {folder.noun}, and where each came from"
     controls = template("samples.html").substitute(labels=labels, note=note)
     return section("browse", title, _say(words.of_samples(folder)), controls)
