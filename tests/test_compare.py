@@ -253,7 +253,7 @@ class TestFolder:
         folder = whole[0]
         assert folder.stat().st_mode & 0o777 == 0o700
         names = {"README.md", "settings.toml", "table.md", "results.csv", "results.parquet"}
-        names |= {f"{name}.{kind}" for name in ("figure", "further") for kind in ("png", "svg")}
+        names |= {f"{name}.{kind}" for name in ("figure", "further", "rounds") for kind in ("png", "svg")}
         assert {path.name for path in folder.iterdir()} == {*names, "cells"}
         for name in ("README.md", "settings.toml", "table.md"):
             assert "NOT differentially private" in (folder / name).read_text()
@@ -445,7 +445,7 @@ class TestResults:
         alone = replace(comparison, results=tuple(each for each in comparison.results if each.cell.seed == 0))
         assert alone.seeds_of_a_mean == "one seed"
 
-    @pytest.mark.parametrize("name", ["figure", "further"])
+    @pytest.mark.parametrize("name", ["figure", "further", "rounds"])
     def test_the_figures_are_drawings_with_the_mark(self, whole: tuple[Path, Comparison], name: str) -> None:
         from matplotlib.image import imread  # noqa: PLC0415
 

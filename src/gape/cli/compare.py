@@ -127,7 +127,7 @@ def _print(console: Console, folder: Path, comparison: Comparison) -> None:
         console.print(table)
     seeds = len(comparison.seeds)
     console.print("One seed." if seeds == 1 else f"Means over {seeds} seeds, with the lowest and the highest.")
-    for file in ("table.md", "figure.png", "further.png", "results.csv"):
+    for file in ("table.md", "figure.png", "further.png", "rounds.png", "results.csv"):
         if (folder / file).exists():
             console.print(str(folder / file), markup=False)
     if not (folder / "figure.png").exists():

@@ -27,6 +27,7 @@ _BEYOND = 2.5  # how far to the right of the last epsilon no noise is drawn, as 
 _RED = "#B00020"
 _LEVELS = ("start", "as many real records")
 _WIDTH, _HEIGHT, _LEGEND = 8.4, 3.4, 0.9  # inches, of a figure, a row and what is below
+_COLUMN = 1.9  # of an epsilon, where there are many
 
 _PANELS: dict[str, list[tuple[Callable[[Turn], float], str]]] = {
     "figure": [
@@ -43,12 +44,36 @@ _PANELS: dict[str, list[tuple[Callable[[Turn], float], str]]] = {
 
 
 def draw(folder: Path, comparison: Comparison) -> None:
-    """Draw figure and further, .png and .svg: means over seeds and their range, scored by records that did not vote.
+    """Draw figure, further and rounds, .png and .svg: means over seeds and their range, scored by who did not vote.
 
     The last two panels of further are in-sample, as the paper's figures are.
     """
     for name, panels in _PANELS.items():
         _draw(folder / name, comparison, panels)
+    _draw_rounds(folder / "rounds", comparison)
+
+
+def _draw_rounds(path: Path, comparison: Comparison) -> None:
+    """Draw what becomes of the scores round by round, a column for each epsilon."""
+    epsilons, panels = comparison.epsilons, _PANELS["figure"]
+    size = max(_WIDTH, _COLUMN * len(epsilons)), 2 * _HEIGHT * 0.8 + _LEGEND
+    shape = {"rows": len(panels), "columns": len(epsilons)}
+    with plots.figure(path.with_suffix(".png"), **shape, size=size, sharex=True, sharey="row") as (fig, axes):
+        for row, (value, title) in zip(axes, panels, strict=True):
+            row[0].set_ylabel(title)
+            for axis, epsilon in zip(row, epsilons, strict=True):
+                for method, (colour, marker) in _styles(comparison).items():
+                    found = comparison.by_round(method, epsilon, value)
+                    means, turns = [each.mean for each in found], range(len(found))
+                    axis.plot(turns, means, color=colour, marker=marker, markersize=3.0, label=label_of(method))
+                    low, high = [each.lowest for each in found], [each.highest for each in found]
+                    axis.fill_between(turns, low, high, color=colour, alpha=0.15, linewidth=0)
+                _level(axis, _LEVELS[1], comparison.of_real(value).mean, ":")
+        for axis, epsilon in zip(axes[0], epsilons, strict=True):
+            axis.set_title("no noise" if math.isinf(epsilon) else rf"$\varepsilon$ = {in_short(epsilon)}")
+        for axis in axes[-1]:
+            axis.set_xlabel("round")
+        _finish(fig, axes[0, 0], path, comparison)
 
 
 def _draw(path: Path, comparison: Comparison, panels: Sequence[tuple[Callable[[Turn], float], str]]) -> None:
@@ -60,24 +85,33 @@ def _draw(path: Path, comparison: Comparison, panels: Sequence[tuple[Callable[[T
             axis.set_title(title)
         for axis in axes[-1]:
             axis.set_xlabel(r"privacy $\varepsilon$")
-        _legend(fig, axes[0, 0])
-        plan, any_cell = comparison.study.plan, comparison.results[0]
-        fig.suptitle(
-            f"{any_cell.units:,} voters, m = {plan.samples:,}, T = {plan.rounds}; scored by {any_cell.scored:,} "
-            f"records that did not vote; mean and range of {comparison.seeds_of_a_mean}",
-            fontsize=9.5,
-        )
-        fig.savefig(path.with_suffix(".svg"), format="svg", metadata={"Date": None, "Creator": None})
+        _finish(fig, axes[0, 0], path, comparison)
+
+
+def _finish(fig: Figure, axis: Axes, path: Path, comparison: Comparison) -> None:
+    """Write below and above what all panels share, and the whole as .svg too."""
+    _legend(fig, axis)
+    plan, any_cell = comparison.study.plan, comparison.results[0]
+    fig.suptitle(
+        f"{any_cell.units:,} voters, m = {plan.samples:,}, T = {plan.rounds}; scored by {any_cell.scored:,} "
+        f"records that did not vote; mean and range of {comparison.seeds_of_a_mean}",
+        fontsize=9.5,
+    )
+    fig.savefig(path.with_suffix(".svg"), format="svg", metadata={"Date": None, "Creator": None})
+
+
+def _styles(comparison: Comparison) -> dict[str, tuple[str, str]]:
+    """Give every method its colour and its marker."""
+    spare = iter(_MORE * len(comparison.methods))
+    known = {method: _SAME.get(method) for method in comparison.methods}
+    return {method: (COLOURS[name], MARKERS[name]) if name else next(spare) for method, name in known.items()}
 
 
 def _panel(axis: Axes, comparison: Comparison, value: Callable[[Turn], float]) -> None:
     places = _places(comparison.epsilons)
-    spare = iter(_MORE * len(comparison.methods))
     drawn: list[float] = []
-    for number, method in enumerate(comparison.methods):
+    for number, (method, (colour, marker)) in enumerate(_styles(comparison).items()):
         aside = _ASIDE ** (number - (len(comparison.methods) - 1) / 2)
-        known = _SAME.get(method)
-        colour, marker = (COLOURS[known], MARKERS[known]) if known else next(spare)
         found = [(epsilon, comparison.at_end(method, epsilon, value)) for epsilon in comparison.epsilons]
         shown = [(x * aside, e, each) for x, (e, each) in zip(places, found, strict=True) if each.values]
         axis.errorbar(
@@ -102,12 +136,19 @@ def _panel(axis: Axes, comparison: Comparison, value: Callable[[Turn], float]) -
         drawn += [bound for _, _, each in shown for bound in (each.lowest, each.highest)]
     levels = (comparison.at_start(value), comparison.of_real(value))
     for name, level, style in zip(_LEVELS, levels, ("--", ":"), strict=True):
-        if not math.isnan(level.mean):  # real records are not scored by those that voted, which they are
-            axis.axhline(level.mean, color=GREY, linestyle=style, linewidth=1.1, label=name, zorder=1)
+        if _level(axis, name, level.mean, style):
             drawn.append(level.mean)
     _axis(axis, comparison.epsilons, places)
     margin = 0.06 * (max(drawn) - min(drawn)) or 0.01
     axis.set_ylim(min(drawn) - margin, max(drawn) + margin)
+
+
+def _level(axis: Axes, name: str, level: float, style: str) -> bool:
+    """Draw a level across, if there is one: real records are not scored by those that voted, which they are."""
+    if math.isnan(level):
+        return False
+    axis.axhline(level, color=GREY, linestyle=style, linewidth=1.1, label=name, zorder=1)
+    return True
 
 
 def _legend(fig: Figure, axis: Axes) -> None:

@@ -8,7 +8,8 @@
     ├── results.csv         every score of every cell; also as .parquet
     ├── table.md            means over seeds, with intervals
     ├── figure.png          W1 and recall drawn; also as .svg
-    └── further.png         precision, distances, and the scores by voters; also as .svg
+    ├── further.png         precision, distances, and the scores by voters; also as .svg
+    └── rounds.png          W1 and recall round by round; also as .svg
 
 A cell is written whole or not at all, when it is done, so that whatever ends the process costs the cells in progress
 and no other. A folder takes cells of one study only: others could not be compared with them.
@@ -39,7 +40,7 @@ Everything in this folder was computed from private records without a guarantee:
 repeated, and they scored the result. No budget was spent, because nothing here may be released. Keep it like the
 private data itself, and do not publish texts, scores or figures unless the data is public.
 
-- `table.md`, `figure.png`, `further.png` (also as `.svg`): means over seeds with their intervals
+- `table.md`, `figure.png`, `further.png`, `rounds.png` (also as `.svg`): means over seeds with their intervals
 - `results.csv`, `results.parquet`: the scores of every round of every cell
 - `cells/`: one file for every cell that is done
 - `settings.toml`: what all cells have in common

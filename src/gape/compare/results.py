@@ -104,6 +104,11 @@ class Comparison:
         """The mean of a score over seeds, after the last round."""
         return Estimate(tuple(self._by_seed(method, epsilon, value).values()))
 
+    def by_round(self, method: str, epsilon: float, value: Callable[[Turn], float]) -> list[Estimate]:
+        """The mean of a score over seeds after every round, the start first; none where nothing was run."""
+        turns = [each.turns for each in self.results if (each.cell.method, each.cell.epsilon) == (method, epsilon)]
+        return [Estimate(tuple(value(turn) for turn in same)) for same in zip(*turns, strict=False)]
+
     def at_start(self, value: Callable[[Turn], float]) -> Estimate:
         """The mean of a score of the start, which is the same for all methods of a seed."""
         starts = {each.cell.seed: value(each.turns[0]) for each in self.results if not each.cell.real}
