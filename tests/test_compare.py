@@ -526,10 +526,12 @@ class TestTexts:
         few: dict[str, Any] = {"methods": ["ranking"], "epsilons": (4.0, math.inf), "seeds": 1, "jobs": 1}
         with FaultyServer() as server:
             chosen = settings.with_values(generator="openai:tiny", base_url=server.url, prompts="forum", copies=2)
-            told: list[str] = []
-            compare_texts(chosen, tmp_path / "out", progress=lambda now: told.append(now.doing), **few)
+            told: list[tuple[str, str]] = []
+            compare_texts(chosen, tmp_path / "out", progress=lambda now: told.append((now.doing, now.detail)), **few)
             assert len(server.bodies) == 5 + 5 * 2  # the start and the first variations, of both cells together
-            assert "writing, 15 answers so far" in told
+            assert ("writing", "15 answers so far") in told
+            assert ("embedding the private records", "90 of 90") in told
+            assert told[-1][1] == ""
             cell = tmp_path / "out" / "cells" / "ranking--eps-4--seed-0.json"
             before = cells(tmp_path / "out")
             cell.unlink()

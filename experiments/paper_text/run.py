@@ -55,10 +55,8 @@ class Progress:
     def __call__(self, now: Moment) -> None:
         """Hear how far it is."""
         if now.doing != self._last and ("done" in now.doing or " round " not in now.doing):
-            step = now.doing.partition(",")[0] if now.doing.startswith("writing") else now.doing
-            if step != self._last:
-                print(f"{time.monotonic() - self._began:7.0f} s  {now.done:.1f} of {now.cells}: {step}", flush=True)
-            self._last = step
+            print(f"{time.monotonic() - self._began:7.0f} s  {now.done:.1f} of {now.cells}: {now.doing}", flush=True)
+            self._last = now.doing
 
 
 def main() -> None:

@@ -101,17 +101,21 @@ def _watching() -> Iterator[Callable[[Moment], None]]:
 
         def print_cells(now: Moment) -> None:
             nonlocal last
-            step = now.doing.partition(",")[0] if now.doing.startswith("writing") else now.doing
-            if step != last and " round " not in step:
-                terminal.print(f"{int(now.done)} of {now.cells} cells: {step}", markup=False)
-                last = step
+            if now.doing != last and " round " not in now.doing:
+                terminal.print(f"{int(now.done)} of {now.cells} cells: {now.doing}", markup=False)
+                last = now.doing
 
         yield print_cells
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=terminal, transient=True) as bar:
         task = bar.add_task("Starting", total=None)
-        yield lambda now: bar.update(task, description=now.doing, completed=int(now.done), total=now.cells)
+
+        def show(now: Moment) -> None:
+            said = f"{now.doing}, {now.detail}" if now.detail else now.doing
+            bar.update(task, description=said, completed=int(now.done), total=now.cells)
+
+        yield show
 
 
 def _print(console: Console, folder: Path, comparison: Comparison) -> None:

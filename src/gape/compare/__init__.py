@@ -46,11 +46,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Moment:
-    """How far a comparison is, told after every round of every cell."""
+    """How far a comparison is, told after every round of every cell, and while texts are embedded and written."""
 
     doing: str
     done: float  # cells, those in progress by the share of their rounds
     cells: int
+    detail: str = ""  # of what is being done, how much is
 
 
 def compare(

@@ -26,6 +26,7 @@ from gape.compare.grid import check_scoring
 from gape.data import Records, load_texts
 from gape.embedders.cached import Cached
 from gape.embedders.privacy import for_public_texts, require_private_embedding
+from gape.embedders.watched import watched
 from gape.errors import InputError
 from gape.fingerprint import dataset_fingerprint
 from gape.labels import labelled
@@ -127,7 +128,7 @@ def compare_texts(
         folder,
         grid,
         study,
-        _parts(chosen, records, CompareFolder(folder).answers, watch.answered),
+        _parts(chosen, records, CompareFolder(folder).answers, watch),
         lambda salt: text_fingerprint(records, salt),
         jobs=jobs,
         progress=watch.moved,
@@ -135,7 +136,7 @@ def compare_texts(
 
 
 class _Watch:
-    """Passes on how far a comparison is, and that the model writes where it does: a round of it can take an hour."""
+    """Passes on how far a comparison is, and that texts are embedded or written: either can take an hour."""
 
     def __init__(self, progress: Callable[[Moment], None]) -> None:
         self._progress, self._answers = progress, 0
@@ -145,9 +146,12 @@ class _Watch:
         self._last = now
         self._progress(now)
 
+    def embedded(self, done: int, texts: int) -> None:
+        self._progress(replace(self._last, detail=f"{done:,} of {texts:,}"))
+
     def answered(self, _: Completion) -> None:
         self._answers += 1
-        self._progress(replace(self._last, doing=f"writing, {self._answers:,} answers so far"))
+        self._progress(replace(self._last, doing="writing", detail=f"{self._answers:,} answers so far"))
 
 
 def _refuse_what_a_cell_decides(settings: Settings) -> None:
@@ -202,12 +206,13 @@ def _described(settings: Settings) -> dict[str, str]:
 
 
 @contextmanager
-def _parts(settings: Settings, records: Records, answers: Path, asked: Callable[[Completion], None]) -> Iterator[Parts]:
+def _parts(settings: Settings, records: Records, answers: Path, watch: _Watch) -> Iterator[Parts]:
     """Load models and embed the private texts, once."""
     embedder = make_embedder(settings)
     require_private_embedding(embedder)
-    private = _embedded(settings, records, for_public_texts(embedder))  # nothing here is private any more
-    with remembering(make_model(settings, answers), answers, Listener(lambda _: None, asked)) as model:
+    faster = watched(for_public_texts(embedder), watch.embedded)
+    private = _embedded(settings, records, faster)  # nothing here is private any more
+    with remembering(make_model(settings, answers), answers, Listener(lambda _: None, watch.answered)) as model:
         prompts = make_prompts(settings, model)
         units = None if records.users is None else records.users.tolist()
         yield Parts(private, Cached(embedder), TextBuilder(settings, prompts), model, units)
