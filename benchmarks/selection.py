@@ -3,6 +3,7 @@
     python benchmarks/selection.py                                  # 16,000 candidates, m = 2,000, 384 dimensions
     python benchmarks/selection.py --dimension 768 --limit 600 --search    # the search alone
     python benchmarks/selection.py --candidates 80000 --size 10000 --dimension 768 --memory 15e9 --held --limit 1800
+    python benchmarks/selection.py --candidates 80000 --size 10000 --default    # what a run with a model selects by
 
 Points are made up, with the intrinsic dimension of text variations (the paper's appendix finds about 20) in the ambient
 dimension of their embeddings. Every line is a run of its own process. A search that reaches `--limit` seconds is
@@ -23,17 +24,19 @@ from scipy.optimize import linear_sum_assignment
 from gape.geometry import distances
 from gape.privacy.accounting import noise_scale
 from gape.selection.effort import Progress
-from gape.selection.local_search import local_search
+from gape.selection.local_search import Gape, local_search
 from gape.selection.objective import flow_cost, signed_points
 from gape.selection.ranking import ranking
 from gape.types import Floats, Indices, NoisyVotes, Points
 from gape.voting.nearest import nearest_votes
+from gape.voting.several import several_nearest
 
 COPIES = 8  # a sample and seven variations
 CLUSTERS = 60
 VOTES_PER_CANDIDATE = 75_000 / 16_000
 DELTA = 1.1878e-6
 ROUNDS = 10
+VOTERS, VOTES = 15_000, 64  # of a run on Reddit's posts at epsilon 1
 NAIVE_TOO_LARGE = 20_000  # above so many candidates a flow of its own does not fit the memory
 
 
@@ -143,6 +146,25 @@ def measure(case: Case, size: Size, limit: float, memory: float, *, certify: boo
         print(f"  records to nearest selected, {name:<8} {quality(private, points[chosen])}")
 
 
+def measure_default(size: Size) -> None:
+    """Time what a run with a model selects by at epsilon 1: half of the survivors searched for, the others seats."""
+    sigma = noise_scale(1, DELTA, ROUNDS) * np.sqrt(VOTES)
+    private, points, _ = instance(size, 0.0)
+    counts = np.bincount(several_nearest(private[:VOTERS], points, VOTES).ravel(), minlength=len(points))
+    votes = counts + np.rint(sigma * np.random.default_rng(0).normal(size=len(counts))).astype(np.int64)
+    select = Gape(np.inf, sigma, spare=2.0, signed=False, centres=0.5)
+    rng = np.random.default_rng(0)
+    for some in (slice(1_000), slice(6_000)):  # before the clock starts
+        select(votes[some], points[some], 300, rng)
+    began, worked = time.perf_counter(), time.process_time()
+    found = select(votes, points, size.selected, rng)
+    took, cpu = time.perf_counter() - began, time.process_time() - worked
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{(votes > 0).sum():,} positive of {len(votes):,}, {found.candidates:,} searched, {found.swaps:,} swaps")
+    print(f"{len(found.indices):,} selected after {took:.1f} s, {cpu:.1f} s of work, {found.method}, ", end="")
+    print(f"{'certified' if found.certified else 'not certified'}, peak {peak:,.0f} MB")
+
+
 def by_fasterpam(points: Points, votes: NoisyVotes, size: int, threshold: float) -> Indices | None:
     """Select by the package kmedoids, which takes no weights: among the candidates above the threshold, unweighted."""
     above = np.flatnonzero(votes > threshold)
@@ -187,11 +209,17 @@ def main() -> None:
     parser.add_argument("--memory", type=float, default=4e9)
     parser.add_argument("--held", action="store_true", help="stop at the optimum with the flow held")
     parser.add_argument("--search", action="store_true", help="measure the search alone, not what it buys")
+    parser.add_argument(
+        "--default", action="store_true", help="time what runs with a model select by, and nothing else"
+    )
     parser.add_argument("--cases", default="123456", help="which settings, by number")
     asked = parser.parse_args()
     size = Size(asked.candidates, asked.size, asked.dimension, asked.latent)
     print(f"{size.candidates:,} candidates, {size.selected:,} selected, ", end="")
     print(f"{size.latent} dimensions in {size.dimension}, memory {asked.memory:g}", flush=True)
+    if asked.default:
+        measure_default(size)
+        return
     context = multiprocessing.get_context("spawn")  # so that the peak memory is that of one case
     for number in asked.cases:
         arguments = (CASES[int(number) - 1], size, asked.limit, asked.memory)

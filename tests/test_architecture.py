@@ -50,6 +50,7 @@ SIDEWAYS = {
     ("clustering", "geometry"),
     ("privacy", "voting"),  # the release step counts votes and checks points
     ("plan", "privacy"),  # a plan knows the noise its guarantee needs
+    ("selection", "voting"),  # which centre a candidate is nearest to
     ("metrics", "selection"),  # exact W1 is a flow, and the flow is there
     ("metrics", "voting"),  # nearest points
     ("prompts", "language"),  # topics are asked of a model

@@ -135,8 +135,8 @@ class Settings:
     timeout: float = _said(120.0, "Generator", "Seconds until a request is given up and sent again.")
     prompt_price: float = _said(0.0, "Generator", "For a million tokens read.")
     completion_price: float = _said(0.0, "Generator", "For a million tokens written.")
-    max_tokens_total: int | None = _said(None, "Generator", "Cap on the tokens of the run; it stops before.")
-    max_cost: float | None = _said(None, "Generator", "Cap on the cost of the run, in the currency of the prices.")
+    max_tokens_total: int | None = _said(None, "Generator", "Cap on the tokens of what writes; the run stops before.")
+    max_cost: float | None = _said(None, "Generator", "Cap on what they cost, in the currency of the prices.")
 
     embedder: str = _said("minilm", "Embedder", "What compares texts: minilm or st:MODEL, both here, or openai:MODEL.")
     embedder_base_url: str | None = _said(None, "Embedder", "Where it is served; by default as the generator.")

@@ -102,6 +102,30 @@ class TestBlocks:
         assert results[4e9].cost == pytest.approx(precise.cost, rel=1e-6)
         assert results[1e4].cost == pytest.approx(precise.cost, rel=0.1)  # another local optimum
 
+    @pytest.mark.parametrize("memory", [0.0, 1e9], ids=["nothing kept", "all kept"])
+    def test_without_negative_weights_it_is_certified(self, memory: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        module = importlib.import_module("gape.selection.local_search")
+        monkeypatch.setattr(module, "_method", lambda *_: "blocks")
+        monkeypatch.setattr("gape.selection.blocked._ROWS", 7)
+        rng = np.random.default_rng(2)
+        swaps = 0
+        for _ in range(20):
+            points = rng.normal(size=(40, 3)).astype(np.float32)
+            weights = np.maximum(rng.integers(-9, 20, 40), 0)
+            result = local_search(points, weights, 5, separation=INF, threshold=0.0, memory=memory)
+            assert (result.method, result.certified) == ("blocks", True)
+            assert improving_swap(points, weights, result.indices, separation=INF, threshold=0.0) is None
+            swaps += result.swaps
+        assert swaps > 20
+
+    def test_costs_lie_row_by_row_as_kernels_read_them(self) -> None:
+        points = np.random.default_rng(3).normal(size=(30, 4)).astype(np.float32)
+        signed = signed_points(points, np.ones(30), INF)
+        search = BlockedSearch(signed, np.arange(20), np.arange(3), 1e9)
+        some = search.to_candidates(slice(4, 9), np.arange(0, 30, 2))
+        assert some.flags.c_contiguous
+        np.testing.assert_array_equal(some, signed.costs(np.arange(4, 9), np.arange(0, 30, 2), np.float32))
+
 
 class TestNoSwapImproves:
     @pytest.mark.parametrize("seed", range(10))

@@ -22,7 +22,7 @@ _BYTES = 4  # of one cost
 
 
 class BlockedSearch:
-    """Local search at held flow, in bounded memory; never certified."""
+    """Local search at held flow, in bounded memory; where no weight is negative, that proves all there is to prove."""
 
     def __init__(self, signed: SignedPoints, candidates: Indices, start: Indices, memory: float) -> None:
         """Start from the candidates at the positions `start`, and keep costs in at most `memory` bytes."""
@@ -31,7 +31,6 @@ class BlockedSearch:
         self.chosen = start.copy()  # positions in candidates
         self.swaps = 0
         self.absent = 4.0 * signed.scale
-        first = self._nearest_chosen()
         # All arcs are priced a few times, and all rows of candidates too: what is kept of them is not computed again.
         p, q, c = len(signed.sources), len(signed.sinks), len(candidates)
         keep_arcs = _BYTES * p * q <= memory * 0.45
@@ -40,6 +39,7 @@ class BlockedSearch:
         self.to_candidates = _Rows(signed, candidates, signed.sources, keep=keep_rows)
         columns = sources.columns if keep_arcs else _Rows(signed, signed.sinks, signed.sources, keep=False)
         self.table = flow.Table(sources, columns, signed.scale)
+        first = self._nearest_chosen()
         self.net = flow.optimise_by(flow.network_of(self.table, signed.supply, signed.demand, first), self.table)
         self.cost = flow.total_cost(self.net)
         self.best = (self.chosen.copy(), self.cost)
@@ -51,6 +51,8 @@ class BlockedSearch:
             self.net = flow.optimise_by(self.net, self.table)
             self.cost = flow.total_cost(self.net)
             self.best = (self.chosen.copy(), self.cost)
+            if not len(self.signed.sinks):
+                return  # no flow has changed, and no swap was left
 
     def _swap_at_held_flow(self, progress: Callable[[Progress], None] | None) -> int:
         """Bring the k-median with the weights that go to the selected points to a local optimum; count the swaps."""
@@ -98,8 +100,7 @@ class BlockedSearch:
         """Rank the chosen for the sources `kept`, a block of sources at a time."""
         parts = []
         for start in range(0, len(kept), _ROWS):
-            block = self.signed.sources[kept[start : start + _ROWS]]
-            costs = self.signed.costs(self.candidates[self.chosen], block, dtype=np.float32)
+            costs = self.to_candidates.some(self.chosen, kept[start : start + _ROWS])
             parts.append(swaps.ranks(costs, np.arange(len(self.chosen)), self.absent))
         return swaps.joined(parts)
 
@@ -121,10 +122,17 @@ class _Rows:
         self._kept = signed.costs(rows, columns, dtype=np.float32) if keep else None
 
     def __call__(self, block: slice, columns: Indices | None = None) -> Costs:
+        everything = columns is None or len(columns) == len(self._columns)
+        if self._kept is not None and everything:
+            return self._kept[block]
+        rows = np.arange(len(self._rows))[block]
+        return self.some(rows, np.arange(len(self._columns)) if columns is None else columns)
+
+    def some(self, rows: Indices, columns: Indices) -> Costs:
+        """Return the costs of some rows and columns, row by row in memory as the kernels read them."""
         if self._kept is None:
-            wanted = self._columns if columns is None else self._columns[columns]
-            return self._signed.costs(self._rows[block], wanted, dtype=np.float32)
-        return self._kept[block] if columns is None else self._kept[block][:, columns]
+            return self._signed.costs(self._rows[rows], self._columns[columns], dtype=np.float32)
+        return self._kept[rows[:, None], columns]
 
     def columns(self, block: slice) -> Costs:
         """Return kept costs by column."""

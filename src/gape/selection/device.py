@@ -49,7 +49,7 @@ class DeviceCosts:
             costs = squared.sqrt_().clamp_(max=cap)
             if grid > 0.0:
                 costs = costs.div_(grid).round_().mul_(grid)
-            result[start : start + count] = costs.to(kind).cpu().numpy()
+            torch.from_numpy(result[start : start + count]).copy_(costs.to(kind))
         return result
 
     def _some(self, indices: Indices) -> Any:

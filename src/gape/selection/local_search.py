@@ -65,8 +65,9 @@ def local_search(
     Without `certify` the search stops where no swap pays with the flow into the negative weights held, which takes
     a fraction of the time. `memory` bounds the bytes taken by distances and what is derived from them: where they do
     not fit, the search goes by blocks, with the flow held, whatever `certify` says. Interrupted from the keyboard, it
-    returns the best so far, which is the start at least. None of these is certified. Where there are many points, their
-    distances are computed on a GPU if torch finds one.
+    returns the best so far, which is the start at least. None of these is certified, but for blocks without negative
+    weights, where there is no flow to hold. Where there are many points, their distances are computed on a GPU if torch
+    finds one.
     """
     signed = signed_points(points, weights, separation)
     w = np.asarray(weights, dtype=np.float64)
@@ -100,7 +101,7 @@ def local_search(
         interrupted = True
     chosen, cost = search.best if search else (start, math.nan)
     swaps = search.swaps if search else 0
-    certified = certify and not interrupted and method != "blocks"
+    certified = certify and not interrupted and (method != "blocks" or not len(signed.sinks))
     return LocalSearchResult(candidates[chosen], cost, swaps, certified, len(candidates), name, interrupted)
 
 

@@ -1,17 +1,20 @@
 """The paper's local-search objective (Definition "Local-Search Objective"), exact."""
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from gape._compiled import in_threads, threads
 from gape.errors import InputError
 from gape.geometry import distances
+from gape.parallel import one_blas_thread
 from gape.selection import flow
 from gape.selection.device import DeviceCosts
 from gape.types import Costs, Floats, Indices, NoisyVotes, Points
 
-_ROWS = 512  # rows of distances computed at once, so that temporaries stay small beside the result
+_SIDE = 512  # of a tile of distances, whose temporaries stay in the caches
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,19 @@ class SignedPoints:
         if self.device is not None:
             return self.device.costs(rows, columns, self.cap, flow.grid_of(self.scale), dtype)
         costs = np.empty((len(rows), len(columns)), dtype=dtype)
-        for start in range(0, len(rows), _ROWS):
-            block = slice(start, start + _ROWS)
-            rho = distances(self.points[rows[block]], self.points[columns])
-            costs[block] = flow.on_grid(np.minimum(rho, self.cap), self.scale)
+        left, right = (self.points[each].astype(np.float64) for each in (rows, columns))
+
+        def fill(_: int, corner: tuple[int, int]) -> None:
+            at, of = (slice(start, start + _SIDE) for start in corner)
+            rho = distances(left[at], right[of])
+            costs[at, of] = flow.on_grid(np.minimum(rho, self.cap, out=rho), self.scale)
+
+        corners = list(product(range(0, len(rows), _SIDE), range(0, len(columns), _SIDE)))
+        if len(corners) == 1:
+            fill(0, corners[0])
+        else:
+            with one_blas_thread():
+                in_threads(fill, range(threads()), corners)
         return costs
 
 

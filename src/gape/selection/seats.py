@@ -10,8 +10,8 @@ import heapq
 
 import numpy as np
 
-from gape.clustering import assign
 from gape.types import Floats, Indices, Points
+from gape.voting.nearest import nearest
 
 
 def fill_seats(points: Points, weights: Floats, centres: Indices, size: int) -> Indices:
@@ -19,10 +19,12 @@ def fill_seats(points: Points, weights: Floats, centres: Indices, size: int) -> 
 
     points: (v, d), weights: (v,), at least 0, centres: (k,), at most `size`.
     """
-    own, _ = assign(points, points[centres].astype(np.float64))
+    voted = np.flatnonzero(weights > 0)
+    own = np.zeros(len(points), dtype=np.int64)
+    own[voted] = nearest(points[voted], points[centres])
     own[centres] = np.arange(len(centres))  # of two that are equal, each is its own
     votes = np.bincount(own, weights, minlength=len(centres))
-    free = np.setdiff1d(np.flatnonzero(weights > 0), centres)
+    free = np.setdiff1d(voted, centres)
     queues: list[list[int]] = [[] for _ in centres]
     for place in free[np.argsort(-weights[free], kind="stable")][::-1]:  # the most votes last, where a list is popped
         queues[own[place]].append(int(place))
