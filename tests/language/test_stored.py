@@ -18,7 +18,8 @@ from gape.errors import RunError
 from gape.language.openai import OpenAIModel
 from gape.language.request import LanguageModel, Request
 from gape.language.scripted import ScriptedModel
-from gape.language.stored import Stored
+from gape.language.stored import Stored, stored_tokens
+from gape.language.watched import Watched
 
 
 def echo(request: Request) -> str | None:
@@ -89,6 +90,37 @@ def test_an_answer_is_on_disk_before_anybody_sees_it(path: Path) -> None:
     assert other.calls == [Request("b")]
 
 
+class Bursting(ScriptedModel):
+    """Writes four answers in no time."""
+
+    burst = 4
+
+
+def test_a_burst_is_on_disk_before_anybody_sees_the_first_of_it(path: Path) -> None:
+    requests = [Request("a", seed=seed) for seed in range(10)]
+    model = Watched(Bursting(echo), lambda _: None)  # which looks like the model inside
+    found = {}
+    for place, completion in Stored(model, path).complete(requests):
+        found[place] = completion
+        assert stored_tokens(path)[0] == min(10, 4 * (1 + (len(found) - 1) // 4))
+    assert found == dict(Bursting(echo).complete(requests))
+
+
+def test_a_burst_that_breaks_off_loses_only_itself(path: Path) -> None:
+    def breaking(request: Request) -> str:
+        if request.seed == 6:
+            raise KeyboardInterrupt
+        return str(request.seed)
+
+    requests = [Request("a", seed=seed) for seed in range(10)]
+    with pytest.raises(KeyboardInterrupt):
+        dict(Stored(Bursting(breaking), path).complete(requests))
+    assert stored_tokens(path)[0] == 4
+    again = Bursting(echo)
+    assert len(dict(Stored(again, path).complete(requests))) == 10
+    assert again.calls == requests[4:]
+
+
 def test_any_text_comes_back_as_it_was(path: Path) -> None:
     strange = "é \ud800 \x00 \n 𝔤"
     for _ in range(2):
@@ -151,7 +183,8 @@ CHILD = """
 import sys
 from gape.language.openai import OpenAIModel
 from gape.language.request import Request
-from gape.language.stored import Stored
+from gape.language.stored import Stored, stored_tokens
+from gape.language.watched import Watched
 model = OpenAIModel(model="tiny", base_url=sys.argv[1], concurrency=4)
 for _ in Stored(model, sys.argv[2]).complete([Request(f"prompt {i}") for i in range(400)]):
     pass

@@ -46,3 +46,8 @@ class LanguageModel(Protocol):
         A request that failed for good is left out: it costs its caller that one sample and no other.
         """
         ...
+
+
+def burst_of(model: LanguageModel) -> int:
+    """How many answers a model writes in no time and for nothing, so that they may be stored together; most: one."""
+    return int(getattr(model, "burst", 1))

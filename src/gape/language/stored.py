@@ -11,20 +11,22 @@ from itertools import islice
 from pathlib import Path
 
 from gape.errors import RunError, in_one_line
-from gape.language.request import Completion, LanguageModel, Request
+from gape.language.request import Completion, LanguageModel, Request, burst_of
 from gape.language.spending import Tokens
 
 _FORMAT = 1
 _WAIT_SECONDS = 60.0
 _KEYS_AT_ONCE = 500  # looked for by one query
+_LOG_PAGES = 2**14  # of the log of a model with a burst, until the disk is waited for: 64 MB
 
 
 class Stored:
     """A language model whose answers are on disk before anybody sees them, and are asked for once.
 
-    A process that is killed loses at most the calls in flight. The key of an answer is the SHA-256 of the model's
-    name and of everything in the request; failures are not stored, so they are tried again. The file, mode 0600,
-    holds answers and keys, no prompts. Processes may share it. To whatever identifies a run it looks like the name.
+    A process that is killed loses at most the calls in flight; of a model with a `burst`, which writes so many in no
+    time, fewer than that. The key of an answer is the SHA-256 of the model's name and of everything in the request;
+    failures are not stored, so they are tried again. The file, mode 0600, holds answers and keys, no prompts. Processes
+    may share it. To whatever identifies a run it looks like the name.
     """
 
     def __init__(self, model: LanguageModel, path: str | Path) -> None:
@@ -66,9 +68,11 @@ class Stored:
                     yield from ((place, stored[key]) for place in places[key])
                 else:
                     missing.append(key)
-        for number, completion in self.model.complete([requests[places[key][0]] for key in missing]):
-            self._store(missing[number], completion)
-            yield from ((place, completion) for place in places[missing[number]])
+        answers = self.model.complete([requests[places[key][0]] for key in missing])
+        for burst in _in_bursts(answers, burst_of(self.model)):
+            self._store([(missing[number], completion) for number, completion in burst])
+            for number, completion in burst:
+                yield from ((place, completion) for place in places[missing[number]])
 
     def close(self) -> None:
         """Close the file; everything in it is already safe."""
@@ -83,9 +87,16 @@ class Stored:
             rows = self._database.execute(query, keys)
             return {key: Completion(**json.loads(text)) for key, text in rows}
 
-    def _store(self, key: bytes, completion: Completion) -> None:
+    def _store(self, answers: Sequence[tuple[bytes, Completion]]) -> None:
+        rows = [(key, json.dumps(vars(completion))) for key, completion in answers]
         with self._usable():
-            self._database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(vars(completion))))
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?)", rows)
+                self._database.execute("COMMIT")
+            except BaseException:
+                self._database.rollback()
+                raise
 
     def _open(self) -> None:
         database = self._database
@@ -103,6 +114,8 @@ class Stored:
         # disk after every answer would buy no more than those few.
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
+        if burst_of(self.model) > 1:
+            database.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
@@ -113,6 +126,12 @@ class Stored:
                 f"the stored answers in {self.path} cannot be read or written ({in_one_line(error)}); make room if "
                 "the disk is full, else restore the file from a copy or remove it and have the answers asked for again"
             ) from error
+
+
+def _in_bursts(answers: Iterator[tuple[int, Completion]], burst: int) -> Iterator[list[tuple[int, Completion]]]:
+    """Give answers `burst` at a time, and what there is when no more come."""
+    while some := list(islice(answers, burst)):
+        yield some
 
 
 def stored_tokens(path: str | Path) -> tuple[int, Tokens]:

@@ -18,6 +18,7 @@ from gape.language.slots import Slots, is_plain
 
 _BATCHES = {"cpu": 32, "cuda": 4096}  # a processor gains little by more; a GPU is as fast for hundreds as for one
 _SIZES = (64, 256, 1024)  # slots, where a batch has more of them than there are requests
+_BURST = 64  # answers that a GPU writes in milliseconds
 _REMEMBERED = 2**12  # prompts in their template, and tokens in letters
 _SAMPLED = 1024  # values of each tensor that tell a model from another
 # What chat templates may ask for: no thinking, which would use up the tokens, and one date, not that of the day.
@@ -106,6 +107,11 @@ class TransformersModel:
     def name(self) -> str:
         """The model by its weights and its chat template, the precision, the sampling and the system prompt."""
         return self._name
+
+    @property
+    def burst(self) -> int:
+        """How many answers it writes in no time, see `burst_of`."""
+        return _BURST if self._in_slots else 1
 
     def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
         """Answer the requests, yielding each as it is done; one that leaves no room in the context is left out."""

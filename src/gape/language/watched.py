@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gape.language.request import Completion, LanguageModel, Request
+from gape.language.request import Completion, LanguageModel, Request, burst_of
 
 
 class Watched:
@@ -27,6 +27,11 @@ class Watched:
     def can_continue(self) -> bool:
         """Whether the model inside can."""
         return self.model.can_continue
+
+    @property
+    def burst(self) -> int:
+        """That of the model inside."""
+        return burst_of(self.model)
 
     def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
         """Answer the requests as the model inside does."""
