@@ -54,6 +54,9 @@ def test_sentences_joined_by_spaces_are_the_text(text: str) -> None:
         f"**Rephrased Review:**\n{TEXT}",
         f"```\n{TEXT}\n```",
         f"```text\n{TEXT}\n```\nI hope this helps!",
+        f"I've been tasked to create a Reddit post with the category: a difficult roommate. {TEXT}",
+        f"{TEXT} The text is as follows: it rained.",
+        f"{TEXT} The imm\ufffdne system was fine.",
         f'"{TEXT}"',
         f"\u201c{TEXT}\u201d",
         f'"{TEXT}',
@@ -100,6 +103,7 @@ def test_what_is_no_part_of_the_text_goes(written: str) -> None:
         "what a week this has been for all of us lol",
         "We went there on a Monday, as always, my mother and I,\nand sat by the window.".replace("\n", " "),
         "I asked the AI assistant of the shop. It was not of much use #fail",
+        "My boss asked me to write a report by Friday. I was tasked with creating the slides.",
     ],
 )
 def test_what_belongs_to_the_text_stays(text: str) -> None:

@@ -9,8 +9,9 @@
    the whole, and a lone one anywhere;
 3. every run of white space becomes one space;
 4. sentences go that hold a link, an e-mail address, a DOI, a telephone number, an identifier of seven or more digits
-   or a blank to be filled in ("[your name]"), for a model makes these up; that speak to the user ("I hope this
-   helps"), about the model, or in five words of the instructions; that have no words; that stood there before;
+   or a blank to be filled in ("[your name]"), for a model makes these up; that hold a character which could not be
+   decoded; that speak to the user ("I hope this helps"), about the model, about the task ("I've been tasked to write
+   a post") or in five words of the instructions; that have no words; that stood there before;
 5. the last sentence goes if the text was cut in the middle of it.
 
 It rejects what is shorter or longer than asked, refuses to answer, or runs in a loop. The rules know English, and
@@ -72,7 +73,8 @@ _MADE_UP = re.compile(
     r"|\d{7}|\b(?:NCT|PMC|PMID|ISBN|ISSN|CRD)[ :#-]*\d"
     r"|\(?\b\d{3}\)?[ .-]\d{3}[ .-]\d{4}\b|\b1-8\d\d-|\b555-\d{4}\b"  # telephones
     rf"|\[{_BLANK}\b[^\]\d]{{0,60}}\]"
-    r"|</?[a-z]+(?: [a-z-]+=[^<>]*)?/?>|\{[^{}]{1,60}\}|\bX{3,}\b|_{2,}",
+    r"|</?[a-z]+(?: [a-z-]+=[^<>]*)?/?>|\{[^{}]{1,60}\}|\bX{3,}\b|_{2,}"
+    r"|\ufffd",  # where bytes were no character
     re.IGNORECASE,
 )
 _TO_USER = re.compile(
@@ -85,7 +87,9 @@ _TO_USER = re.compile(
     rf"|note that this is|here(?:'s| is) (?:an?|the|your) (?:\w+ ){{0,2}}{_ANSWER}\b)"
     r"|\bSmolLM\b|\bas an ai\b|\bi(?:'m| am) (?:an?|the|your) (?:\w+ ){0,2}(?:ai|bot|language model)\b"
     r"|\b(?:in|about|than|exactly) \d+ words\b|\b\d+ ?[-\u2013] ?\d+ words\b|\bsentence structures?\b"
-    r"|\b(?:your|the original) (?:abstract|sentences?)\b",
+    r"|\b(?:your|the original) (?:abstract|sentences?)\b|\b(?:my|the) text is as follows\b"
+    r"|\b(?:tasked|asked|instructed) (?:to|with) (?:creat|craft|compos|draft|generat|provid|(?:re)?writ)(?:e|ing)?"
+    r" (?:\S+ ){0,4}(?:abstract|paragraph|post|text)\b",
     re.IGNORECASE,
 )
 _LEAK = 5  # words in a row that a text shares with the instructions by more than chance
