@@ -24,7 +24,7 @@ class Swaps:
         p = len(problem.supply)
         self.distances = problem.draw((SIZE + 5, p))
         absent = 2.0 * problem.ties
-        self.ranks = swaps.ranks(self.distances, np.arange(SIZE), absent)
+        self.ranks = swaps.ranks(swaps.reserve(self.distances, np.arange(SIZE)), absent)
         net = problem.solved(self.ranks.first)
         self.net: Network = flow.anchored(net) if anchored else net
         removed = rises.Removals(problem.supply, problem.demand, SIZE)

@@ -24,12 +24,13 @@ class Selected:
         self.distances = problem.draw((size + 4, len(problem.supply)))
         self.chosen = np.arange(size)
         self.absent = 2.0 * problem.ties
-        self.ranks = swaps.ranks(self.distances, self.chosen, self.absent)
+        self.reserve = swaps.reserve(self.distances, self.chosen)
+        self.ranks = swaps.ranks(self.reserve, self.absent)
         self.net = problem.solved(self.ranks.first)
 
     def place(self, candidate: int, slot: int) -> None:
         self.chosen[slot] = candidate
-        swaps.swap(self.ranks, self.distances, self.chosen, slot, self.absent)
+        swaps.swap(self.ranks, self.reserve, self.distances, self.chosen, slot, self.absent)
         flow.set_root_costs(self.net, self.ranks.first)
         flow.optimise(self.net)
 

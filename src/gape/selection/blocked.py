@@ -61,7 +61,8 @@ class BlockedSearch:
         if not len(kept):  # the negative weights take everything
             return 0
         weights = held[kept]
-        ranks = self._ranks(kept)
+        reserve = self._reserve(kept)
+        ranks = swaps.ranks(reserve, self.absent)
         unlimited = np.full(len(kept), np.inf)
         removals = swaps.removal_changes(ranks, weights, unlimited, len(self.chosen))
         cost = self.cost
@@ -76,7 +77,9 @@ class BlockedSearch:
                     members.remove(int(self.chosen[slot]))
                     members.add(candidate)
                     self.chosen[slot] = candidate
-                    self._follow(ranks, slot, row, kept)
+                    orphans = swaps.replace_slot(ranks, reserve, row, slot, len(self.chosen), self.absent)
+                    if len(orphans):
+                        swaps.assign(ranks, reserve, orphans, self._reserve(kept[orphans]), self.absent)
                     removals = swaps.removal_changes(ranks, weights, unlimited, len(self.chosen))
                     cost += float(changes[slot])
                     made += 1
@@ -96,22 +99,16 @@ class BlockedSearch:
                 for offset, row in enumerate(block):
                     yield start + offset, row
 
-    def _ranks(self, kept: Indices) -> swaps.Ranks:
-        """Rank the chosen for the sources `kept`, a block of sources at a time."""
+    def _reserve(self, kept: Indices) -> swaps.Reserve:
+        """Find the nearest chosen of the sources `kept`, a block of sources at a time."""
         parts = []
         for start in range(0, len(kept), _ROWS):
             costs = self.to_candidates.some(self.chosen, kept[start : start + _ROWS])
-            parts.append(swaps.ranks(costs, np.arange(len(self.chosen)), self.absent))
+            parts.append(swaps.reserve(costs, np.arange(len(self.chosen))))
         return swaps.joined(parts)
 
     def _nearest_chosen(self) -> Floats:
-        return self._ranks(np.arange(len(self.supply))).first
-
-    def _follow(self, ranks: swaps.Ranks, slot: int, row: Costs, kept: Indices) -> None:
-        """Bring the ranks up to date after `chosen[slot]` has changed to the candidate with distances `row`."""
-        orphans = swaps.replace_slot(ranks, slot, row)
-        if len(orphans):
-            swaps.assign(ranks, orphans, self._ranks(kept[orphans]))
+        return swaps.ranks(self._reserve(np.arange(len(self.supply))), self.absent).first
 
 
 class _Rows:

@@ -50,7 +50,8 @@ class Search:
         self.is_free = np.ones(len(candidates), dtype=np.bool_)
         self.is_free[start] = False
         self.absent = 4.0 * signed.scale  # stands for the distance to a second selected point where there is none
-        self.ranks = swaps.ranks(self.to_candidates, self.chosen, self.absent)
+        self.reserve = swaps.reserve(self.to_candidates, self.chosen)
+        self.ranks = swaps.ranks(self.reserve, self.absent)
         costs = signed.costs(signed.sources, signed.sinks, precision)
         self.net = flow.network(costs, signed.supply, signed.demand, self.ranks.first)
         flow.optimise(self.net)
@@ -163,5 +164,5 @@ class Search:
         self.is_free[self.chosen[slot]] = True
         self.is_free[candidate] = False
         self.chosen[slot] = candidate
-        swaps.swap(self.ranks, self.to_candidates, self.chosen, slot, self.absent)
+        swaps.swap(self.ranks, self.reserve, self.to_candidates, self.chosen, slot, self.absent)
         flow.set_root_costs(self.net, self.ranks.first)
