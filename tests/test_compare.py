@@ -499,6 +499,24 @@ class TestTexts:
         assert leaks(tmp_path, tmp_path / "reviews.csv") == []
         assert not list(tmp_path.glob("*ledger*"))  # no budget is spent
 
+    def test_what_cells_side_by_side_wait_for_stays_embedded(
+        self, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sizes = []
+
+        class Noted(Cached):
+            def __init__(self, embedder: Embedder, size: int) -> None:
+                super().__init__(embedder, size)
+                sizes.append(size)
+
+        monkeypatch.setattr("gape.compare.texts.Cached", Noted)
+        monkeypatch.setattr("gape.compare.texts.CACHED", 50)
+        for jobs, most in ((1, 10**6), (2, 10**6), (2, 60)):
+            monkeypatch.setattr("gape.compare.texts._MOST_CACHED", most)
+            few: dict[str, Any] = {"methods": ["ranking"], "epsilons": (4.0,), "seeds": 1, "jobs": jobs}
+            compare_texts(settings, tmp_path / f"{jobs} {most}", **few)
+        assert sizes == [50, 80, 60]  # a round has 5 samples with 7 variations each
+
     def test_labels_and_users_take_part(self, settings: Settings, tmp_path: Path) -> None:
         chosen = settings.with_values(label="stars", labels=("low", "mid", "high"), user="who", samples=6)
         compare_texts(chosen, tmp_path / "out", methods=["ranking"], epsilons=(math.inf,), seeds=1, jobs=1)

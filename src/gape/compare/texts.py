@@ -24,7 +24,7 @@ from gape.compare import Comparison, Grid, Method, Moment, Parts, Study, compare
 from gape.compare.folder import CompareFolder
 from gape.compare.grid import check_scoring
 from gape.data import Records, load_texts
-from gape.embedders.cached import Cached
+from gape.embedders.cached import CACHED, Cached
 from gape.embedders.privacy import for_public_texts, require_private_embedding
 from gape.embedders.watched import watched
 from gape.errors import InputError
@@ -44,6 +44,8 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SEEDS = 3
 
 # What a cell decides, what the plan says in its own words, and what does not change a result.
+_MOST_CACHED = 250_000  # embeddings: 390 MB of MiniLM's
+
 _NOT_COMMON = (
     OPERATIONAL | {"epsilon", "seed", "preset", "selector", "prompts", "text"} | {each.name for each in fields(Plan)}
 )
@@ -128,7 +130,7 @@ def compare_texts(
         folder,
         grid,
         study,
-        _parts(chosen, records, CompareFolder(folder).answers, watch),
+        _parts(chosen, records, CompareFolder(folder).answers, watch, jobs * study.plan.candidates),
         lambda salt: text_fingerprint(records, salt),
         jobs=jobs,
         progress=watch.moved,
@@ -206,8 +208,8 @@ def _described(settings: Settings) -> dict[str, str]:
 
 
 @contextmanager
-def _parts(settings: Settings, records: Records, answers: Path, watch: _Watch) -> Iterator[Parts]:
-    """Load models and embed the private texts, once."""
+def _parts(settings: Settings, records: Records, answers: Path, watch: _Watch, at_once: int) -> Iterator[Parts]:
+    """Load models and embed the private texts, once; `at_once` candidates may wait to be scored."""
     embedder = make_embedder(settings)
     require_private_embedding(embedder)
     faster = watched(for_public_texts(embedder), watch.embedded)
@@ -215,7 +217,8 @@ def _parts(settings: Settings, records: Records, answers: Path, watch: _Watch) -
     with remembering(make_model(settings, answers), answers, Listener(lambda _: None, watch.answered)) as model:
         prompts = make_prompts(settings, model)
         units = None if records.users is None else records.users.tolist()
-        yield Parts(private, Cached(embedder), TextBuilder(settings, prompts), model, units)
+        cached = Cached(embedder, min(max(CACHED, at_once), _MOST_CACHED))
+        yield Parts(private, cached, TextBuilder(settings, prompts), model, units)
 
 
 def _embedded(settings: Settings, records: Records, embedder: Embedder) -> Points:
