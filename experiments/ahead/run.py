@@ -138,9 +138,9 @@ def run(
     return rows
 
 
-def main() -> None:
-    """Read the options, and run."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def options(description: str | None, seeds: int, epsilons: Sequence[float]) -> argparse.ArgumentParser:
+    """Return what reads the files, and what is run on them."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--private", type=Path, required=True, help="file of private texts")
     parser.add_argument("--corpus", type=Path, required=True, help="file of public texts")
     parser.add_argument("--text", help="column of the texts, in both files")
@@ -148,18 +148,31 @@ def main() -> None:
     parser.add_argument(
         "--cache", type=Path, help="folder that keeps the embeddings; those of private texts are private"
     )
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"runs of each kind, at least 2 ({SEEDS})")
-    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
+    parser.add_argument("--seeds", type=int, default=seeds, help=f"runs of each kind, at least 2 ({seeds})")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=epsilons)
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    chosen = parser.parse_args()
+    return parser
+
+
+def read(chosen: argparse.Namespace) -> Data:
+    """Read and embed both files."""
     embedder = MiniLM()
     private, corpus = (load(file, chosen.text, chosen.words) for file in (chosen.private, chosen.corpus))
     corpus = tuple(dict.fromkeys(corpus))
-    data = Data(embedded(private, embedder, chosen.cache), corpus, embedded(corpus, embedder, chosen.cache))
-    sizes = {"epsilons": chosen.epsilons, "samples": chosen.samples, "rounds": chosen.rounds}
-    run(chosen.out, data, chosen.seeds, **sizes)
+    return Data(embedded(private, embedder, chosen.cache), corpus, embedded(corpus, embedder, chosen.cache))
+
+
+def sizes(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Return how large the runs are."""
+    return {"epsilons": chosen.epsilons, "samples": chosen.samples, "rounds": chosen.rounds}
+
+
+def main() -> None:
+    """Read the options, and run."""
+    chosen = options(__doc__, SEEDS, EPSILONS).parse_args()
+    run(chosen.out, read(chosen), chosen.seeds, **sizes(chosen))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # experiments are part of the repository, not of the package
 
+from experiments.ahead import budgets
 from experiments.ahead.run import MEASURES, Shelf, run
 from experiments.corpus_text.run import Data, Looked
 
@@ -43,3 +44,20 @@ def test_gape_comes_nearer_than_ranking_under_much_noise(tmp_path: Path) -> None
     gains = {row["measure"]: row["better by"] for row in rows}
     assert gains["mean nearest distance"] > 0  # not so W1, with so few samples in two clusters: see the log
     assert {file.name for file in tmp_path.iterdir()} == {"ahead.csv", "ahead.md", "ahead.png"}
+
+
+@pytest.mark.parametrize("name", budgets.WAYS)
+@pytest.mark.parametrize("rounds", [1, 2, 10])
+def test_all_ways_of_spending_cost_the_same(name: str, rounds: int) -> None:
+    noises = budgets.noises(budgets.WAYS[name], 7.0, rounds)
+    assert len(noises) == rounds
+    assert (1 / noises**2).sum() == pytest.approx(rounds / 49)
+
+
+@pytest.mark.slow
+def test_ways_of_spending_are_compared_with_spending_evenly(tmp_path: Path) -> None:
+    rows = budgets.run(tmp_path, DATA, seeds=2, epsilons=(0.1, 100.0), samples=20, rounds=3)
+    assert [row["way"] for row in rows] == [*budgets.WAYS] * 2
+    assert all(row[f"{measure}, better by"] == 0 for row in rows[:: len(budgets.WAYS)] for measure in MEASURES)
+    assert all(less["recall"] < more["recall"] for less, more in zip(rows, rows[len(budgets.WAYS) :], strict=False))
+    assert {file.name for file in tmp_path.iterdir()} == {"budgets.csv", "budgets.md"}

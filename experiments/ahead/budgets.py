@@ -1,0 +1,134 @@
+"""Whether the budget should be spent unevenly over the rounds, and the first round have fewer candidates.
+
+    python experiments/ahead/budgets.py --private FILE --corpus FILE --text COLUMN --cache DIR --out DIR
+
+A release with noise sigma costs 1 / (2 sigma^2) of zCDP whatever the round, so rounds that take shares a_t of the
+budget, of mean 1, have noise sigma / sqrt(a_t). GAPE as runs with a model have it by default, from a start of 2m; in
+place of a model a variation is a blend of its sample with one of the 500 nearest public texts, at the scales of
+resampling. The noise is drawn from a seed: this is for data that may be looked at.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
+
+from experiments.ahead.run import MEASURES, options, read, sizes
+from experiments.common import write_rows
+from experiments.corpus_text.run import Data
+
+from gape.advice import FEWEST_VOTES, LOCAL, MOST_VOTES, VOTES_PER_NOISE, usual_delta
+from gape.assembly import VARIATIONS
+from gape.metrics import mean_nearest_distance, recall, sinkhorn1
+from gape.plan import Plan
+from gape.selection.local_search import Gape
+from gape.types import Floats, Points
+from gape.voting.several import several_nearest
+
+EPSILONS = (0.5, 1.0, 4.0)
+SEEDS = 8
+NEIGHBOURS = 500  # public texts that a sample is blended with
+
+
+@dataclass(frozen=True)
+class Way:
+    """How to spend: the share of a round, by how far it is from the first (0) to the last (1), before it is scaled."""
+
+    share: Callable[[float], float] = lambda _: 1.0
+    varied: bool = True  # whether the first round has variations as the others do, or only the start
+
+
+WAYS = {
+    "evenly": Way(),
+    "first round thrice": Way(lambda far: 3.0 if far == 0 else 1.0),
+    "last round thrice": Way(lambda far: 3.0 if far == 1 else 1.0),
+    "falling to a third": Way(lambda far: 3.0 - 2.0 * far),
+    "rising to thrice": Way(lambda far: 1.0 + 2.0 * far),
+    "rising to nine times": Way(lambda far: 1.0 + 8.0 * far),
+    "evenly, the start alone first": Way(varied=False),
+    "rising to thrice, the start alone first": Way(lambda far: 1.0 + 2.0 * far, varied=False),
+}
+
+
+def noises(way: Way, evenly: float, rounds: int) -> Floats:
+    """Return the noise of every round, which together cost what `evenly` does in each."""
+    shares = np.array([way.share(t / max(rounds - 1, 1)) for t in range(rounds)])
+    found: Floats = evenly / np.sqrt(shares / shares.mean())
+    return found
+
+
+def vary(samples: Points, public: Points, rng: np.random.Generator) -> Points:
+    """Return the samples, and of each at every scale a blend with a public text near it."""
+    count = min(NEIGHBOURS, len(public) - 1)
+    near = np.argpartition(-(samples @ public.T), count, axis=1)[:, :count]
+    parts = [samples]
+    for scale in VARIATIONS["resample"][0]:
+        drawn = public[near[np.arange(len(samples)), rng.integers(0, count, len(samples))]]
+        parts.append((1 - scale) * samples + scale * drawn)
+    points = np.concatenate(parts)
+    unit: Points = (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+    return unit
+
+
+def scored(data: Data, way: Way, epsilon: float, seed: int, samples: int, rounds: int) -> tuple[float, ...]:
+    """Spend in one way, once, and score the last samples by the held-out texts."""
+    voters, held_out = data.split(seed)
+    evenly = Plan(epsilon, usual_delta(len(voters)), rounds, samples).sigma
+    rng, noise = (np.random.default_rng([seed, *name]) for name in (b"vary", b"noise"))
+    chosen = data.points[rng.permutation(len(data.points))[: 2 * samples]]
+    for turn, sigma in enumerate(noises(way, evenly, rounds)):
+        candidates = vary(chosen, data.points, rng) if turn or way.varied else chosen
+        wanted = math.ceil(VOTES_PER_NOISE * sigma * len(candidates) / len(voters))
+        votes = max(1, min(max(FEWEST_VOTES, wanted), MOST_VOTES, len(candidates) // LOCAL))
+        scale = sigma * math.sqrt(votes)
+        counts = np.bincount(several_nearest(voters, candidates, votes).ravel(), minlength=len(candidates))
+        noisy = counts + np.rint(scale * noise.normal(size=len(counts))).astype(np.int64)
+        select = Gape(math.inf, scale, spare=2.0, signed=False, centres=0.5)
+        chosen = candidates[select(noisy, candidates, samples, rng).indices]
+    return recall(held_out, chosen), mean_nearest_distance(held_out, chosen), sinkhorn1(held_out, chosen).value
+
+
+def run(
+    out: Path,
+    data: Data,
+    seeds: int = SEEDS,
+    *,
+    epsilons: Sequence[float] = EPSILONS,
+    samples: int = 200,
+    rounds: int = 10,
+) -> list[dict[str, Any]]:
+    """Make the table in `out`: means over seeds, and how much better than evenly, with 95% t-intervals."""
+    out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for epsilon in epsilons:
+        found = {
+            name: np.array([scored(data, way, epsilon, seed, samples, rounds) for seed in range(seeds)])
+            for name, way in WAYS.items()
+        }
+        for name, values in found.items():
+            row: dict[str, Any] = {"epsilon": epsilon, "way": name, "seeds": seeds}
+            for i, (measure, sign) in enumerate(MEASURES.items()):
+                gains = sign * (values[:, i] - found["evenly"][:, i])
+                half = student.ppf(0.975, seeds - 1) * gains.std(ddof=1) / math.sqrt(seeds)
+                row |= {measure: values[:, i].mean(), f"{measure}, better by": gains.mean(), f"{measure}, ±": half}
+            rows.append(row)
+            print(row, flush=True)
+    write_rows(out, "budgets", rows)
+    return rows
+
+
+def main() -> None:
+    """Read the options, and run."""
+    chosen = options(__doc__, SEEDS, EPSILONS).parse_args()
+    run(chosen.out, read(chosen), chosen.seeds, **sizes(chosen))
+
+
+if __name__ == "__main__":
+    main()
