@@ -379,6 +379,25 @@ class TestInterruption:
         assert [len(some) for some in found] == shares
         assert [pipe for some in found for pipe in some] == pipes
 
+    def test_the_model_answers_second_tries_first_and_no_more_than_keep_it_busy(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("gape.compare.pool._ENOUGH", 30)
+        pipes = [Pipe()[0] for _ in range(10)]
+        office = _Office([_Worker(cast(Any, None), pipe) for pipe in pipes], cast(Any, None), print, print)
+
+        free = iter(pipes)
+
+        def answered(*counts: int) -> list[int]:
+            for count in counts:
+                office._asked.put((next(free), [Request("prompt")] * count))
+            return [len(requests) for requests in (office._waiting() or {}).values()]
+
+        assert answered(16, 16, 16) == [16, 16]  # enough of them
+        assert answered(2, 16, 1) == [2, 1]
+        assert answered(3) == [16, 16]  # more than an eighth waits for its turn
+        assert answered() == [3]
+
     def test_shared_points_have_no_name(self) -> None:
         points = private_points()
         with closing(SharedPoints(points)) as shared:

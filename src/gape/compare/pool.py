@@ -31,6 +31,8 @@ from gape.types import Points
 Builder: TypeAlias = Callable[[LanguageModel | None, Embedder], tuple[Generator, Embedder]]
 
 _PATIENCE = 5.0  # seconds for a process to end by itself
+_ENOUGH = 8192  # requests: twice what a GPU answers at a time
+_FEW = 8  # times as many as are few were asked for at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +170,8 @@ class _Office:
         self._parts, self._keep, self._told = parts, keep, told
         self._busy: dict[Connection, Cell] = {}
         self._asked: Queue[tuple[Connection, list[Request]] | BaseException | None] = Queue()  # of the model
+        self._pending: list[tuple[Connection, list[Request]]] = []  # and not yet given to it
+        self._longest = 0  # of all that was asked at once
 
     def run(self, cells: Sequence[Cell]) -> None:
         desk = threading.Thread(target=self._desk, args=(deque(cells),), daemon=True)
@@ -179,16 +183,28 @@ class _Office:
     def _waiting(self) -> dict[Connection, list[Request]] | None:
         """Wait until somebody asks the model, which answers many as fast as few; None when all cells are done.
 
-        Not more than half of the workers at a time: the others vote and select meanwhile, so that the model goes on.
+        Not more than half of the workers at a time, nor many more requests than keep a GPU busy: the others vote and
+        select meanwhile, so that the model goes on. A worker asks up to three times in a round, the second and third
+        time for the few answers that were rejected: they do not wait while whole rounds of others are written.
         """
-        asked: dict[Connection, list[Request]] = {}
-        while not asked or (2 * len(asked) < len(self._workers) and not self._asked.empty()):
+        while not self._pending or not self._asked.empty():
             each = self._asked.get()
             if each is None:
                 return None
             if isinstance(each, BaseException):
                 raise each
-            asked[each[0]] = each[1]
+            self._pending.append(each)
+            self._longest = max(self._longest, len(each[1]))
+        few = {who: some for who, some in self._pending if len(some) * _FEW <= self._longest}
+        if few:
+            self._pending = [each for each in self._pending if each[0] not in few]
+            return few
+        asked: dict[Connection, list[Request]] = {}
+        total = 0
+        while self._pending and 2 * len(asked) < len(self._workers) and total < _ENOUGH:
+            who, some = self._pending.pop(0)
+            asked[who] = some
+            total += len(some)
         return asked
 
     def _desk(self, waiting: deque[Cell]) -> None:
