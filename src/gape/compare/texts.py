@@ -43,9 +43,9 @@ METHODS = ("gape", "augpe", "subsamplepe")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SEEDS = 3
 
-# What a cell decides, what the plan says in its own words, and what does not change a result.
 _MOST_CACHED = 250_000  # embeddings: 390 MB of MiniLM's
 
+# What a cell decides, what the plan says in its own words, and what does not change a result.
 _NOT_COMMON = (
     OPERATIONAL | {"epsilon", "seed", "preset", "selector", "prompts", "text"} | {each.name for each in fields(Plan)}
 )

@@ -73,7 +73,7 @@ class BlockedSearch:
             if candidate not in members:
                 changes = swaps.swap_changes(ranks, row, weights, unlimited, removals)
                 slot = int(np.argmin(changes))
-                if changes[slot] < -LEAST_GAIN * self.cost:
+                if changes[slot] < -LEAST_GAIN * cost:
                     members.remove(int(self.chosen[slot]))
                     members.add(candidate)
                     self.chosen[slot] = candidate
