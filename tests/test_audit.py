@@ -170,6 +170,23 @@ def test_a_unit_moves_the_votes_that_are_accounted_for(
     assert f"moves {plan.release.unit_shifts} counts" in check.finding
 
 
+@pytest.mark.parametrize("sigma", [0.15, 0.2, 0.25, 0.3, 0.4])
+def test_honest_noise_that_is_nearly_always_zero_passes(sigma: float) -> None:
+    values = np.arange(-6, 7)
+    law = np.exp(-(values**2) / (2 * sigma**2))
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        noise = rng.choice(values, size=(3, 4, 1000), p=law / law.sum())
+        assert all(check.passed for check in check_noise(sigma, noise))
+
+
+def test_noise_that_is_seldom_not_zero_is_not_used_twice() -> None:
+    noise = np.zeros((3, 4, 1000), dtype=np.int64)
+    noise[:, :, ::100] = [1, -1] * 5
+    *_, fresh = check_noise(0.3, noise)
+    assert (fresh.name, fresh.passed) == ("fresh", False)
+
+
 @pytest.mark.parametrize("sigma", [0.25, 1.0, 30.0, 2500.0])
 def test_honest_noise_passes(sigma: float) -> None:
     noise = SecureNoise().add(np.zeros(12_000, dtype=np.int64), sigma, 1)

@@ -163,12 +163,25 @@ def _dependence(noise: NoisyVotes) -> dict[str, float]:
         "rounds of a run": unit[:, 1:] * unit[:, :-1],
         "counts of a release": unit[..., 1:] * unit[..., :-1],
     }
-    figures = {
-        name: float(products.sum() / math.sqrt(products.size)) for name, products in pairs.items() if products.size
-    }
+    most = float(np.abs(unit).max()) ** 2
+    figures = {name: _figure(products, most) for name, products in pairs.items() if products.size}
     # What all counts of a release share is in their sum: its squares follow chi-square, here made normal (Wilson &
-    # Hilferty 1931).
-    sums = unit.sum(axis=2) / math.sqrt(unit.shape[2])
-    spread = 2 / (9 * sums.size)
-    figures["all counts of a release"] = (float(np.cbrt((sums**2).mean())) - (1 - spread)) / math.sqrt(spread)
+    # Hilferty 1931). A sum of next to nothing but zeros does not.
+    if (noise != 0).mean() * noise.shape[2] >= _LEAST_EXPECTED:
+        sums = unit.sum(axis=2) / math.sqrt(unit.shape[2])
+        spread = 2 / (9 * sums.size)
+        figures["all counts of a release"] = (float(np.cbrt((sums**2).mean())) - (1 - spread)) / math.sqrt(spread)
     return figures
+
+
+def _figure(products: Floats, most: float) -> float:
+    """Turn a sum of products of variance 1, none larger than `most`, into a normal figure by Bennett's inequality.
+
+    Where products are many and small, that is the sum over its deviation. Where nearly all noise is 0, one that is not
+    meets another by chance now and then, and such a sum is far from normal.
+    """
+    total, count = float(products.sum()), products.size
+    if not total:
+        return 0.0
+    u = most * abs(total) / count
+    return math.copysign(math.sqrt(2 * count * ((1 + u) * math.log1p(u) - u)) / most, total)
