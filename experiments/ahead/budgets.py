@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
 
@@ -24,8 +23,9 @@ from experiments.ahead.run import MEASURES, options, read, sizes
 from experiments.common import write_rows
 from experiments.corpus_text.run import Data
 
-from gape.advice import FEWEST_VOTES, LOCAL, MOST_VOTES, VOTES_PER_NOISE, usual_delta
+from gape.advice import usual_delta, votes_against
 from gape.assembly import VARIATIONS
+from gape.compare import Estimate
 from gape.metrics import mean_nearest_distance, recall, sinkhorn1
 from gape.plan import Plan
 from gape.selection.local_search import Gape
@@ -85,8 +85,7 @@ def scored(data: Data, way: Way, epsilon: float, seed: int, samples: int, rounds
     chosen = data.points[rng.permutation(len(data.points))[: 2 * samples]]
     for turn, sigma in enumerate(noises(way, evenly, rounds)):
         candidates = vary(chosen, data.points, rng) if turn or way.varied else chosen
-        wanted = math.ceil(VOTES_PER_NOISE * sigma * len(candidates) / len(voters))
-        votes = max(1, min(max(FEWEST_VOTES, wanted), MOST_VOTES, len(candidates) // LOCAL))
+        votes = votes_against(sigma, len(voters), len(candidates))
         scale = sigma * math.sqrt(votes)
         counts = np.bincount(several_nearest(voters, candidates, votes).ravel(), minlength=len(candidates))
         noisy = counts + np.rint(scale * noise.normal(size=len(counts))).astype(np.int64)
@@ -105,7 +104,6 @@ def run(
     rounds: int = 10,
 ) -> list[dict[str, Any]]:
     """Make the table in `out`: means over seeds, and how much better than evenly, with 95% t-intervals."""
-    out.mkdir(parents=True, exist_ok=True)
     rows = []
     for epsilon in epsilons:
         found = {
@@ -115,11 +113,10 @@ def run(
         for name, values in found.items():
             row: dict[str, Any] = {"epsilon": epsilon, "way": name, "seeds": seeds}
             for i, (measure, sign) in enumerate(MEASURES.items()):
-                gains = sign * (values[:, i] - found["evenly"][:, i])
-                half = student.ppf(0.975, seeds - 1) * gains.std(ddof=1) / math.sqrt(seeds)
-                row |= {measure: values[:, i].mean(), f"{measure}, better by": gains.mean(), f"{measure}, ±": half}
+                gain = Estimate(tuple(sign * (values[:, i] - found["evenly"][:, i])))
+                row |= {measure: values[:, i].mean(), f"{measure}, better by": gain.mean, f"{measure}, ±": gain.reach}
             rows.append(row)
-            print(row, flush=True)
+        print(f"epsilon {epsilon:g} is done", flush=True)
     write_rows(out, "budgets", rows)
     return rows
 

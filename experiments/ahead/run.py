@@ -6,7 +6,6 @@ this is for data that may be looked at.
 """
 
 import argparse
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
 
@@ -25,6 +23,7 @@ from experiments.corpus_text.run import Data, Looked, embedded, load
 from gape import plots
 from gape.advice import usual_delta
 from gape.assembly import VARIATIONS
+from gape.compare import Estimate
 from gape.embedders.minilm import MiniLM
 from gape.evolve import evolve
 from gape.generators.corpus import CorpusText
@@ -92,12 +91,11 @@ def table(found: Mapping[tuple[str, float], Sequence[dict[str, float]]]) -> list
     for epsilon in dict.fromkeys(epsilon for _, epsilon in found):
         for measure, sign in MEASURES.items():
             theirs, ours = (np.array([run[measure] for run in found[name, epsilon]]) for name in SELECTORS)
-            gains = sign * (ours - theirs)
-            half = student.ppf(0.975, len(gains) - 1) * gains.std(ddof=1) / math.sqrt(len(gains))
+            gain = Estimate(tuple(sign * (ours - theirs)))
             means = {"AugPE": float(theirs.mean()), "GAPE": float(ours.mean())}
             rows.append(
                 {"epsilon": epsilon, "measure": measure, **means}
-                | {"better by": float(gains.mean()), "give or take": float(half), "seeds": len(gains)}
+                | {"better by": gain.mean, "give or take": gain.reach, "seeds": len(gain.values)}
             )
     return rows
 

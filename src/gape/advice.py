@@ -139,17 +139,21 @@ def samples_for(
 
 
 def suitable_votes(plan: Plan, units: int, *, kinds: int = 1) -> int:
-    """Return for how many of its nearest candidates a record should vote, given how loud the noise is.
+    """Return for how many of its nearest candidates a record should vote under a plan, see `votes_against`."""
+    alone = plan.casting(1)
+    candidates = plan.samples * (len(plan.scales) * plan.copies + int(plan.keep))
+    return votes_against(alone.sigma, units * alone.votes_per_unit, candidates, kinds=kinds)
+
+
+def votes_against(noise: float, votes: int, candidates: int, *, kinds: int = 1) -> int:
+    """Return how many nearest candidates to vote for, given the noise of single votes and how many of these there are.
 
     Of k votes each the noise grows by sqrt(k) and a candidate's votes by k, at the price of telling neighbours apart.
     So four votes for each time that the noise of single votes outweighs what a candidate has of them, from 2 to 64
     (experiments/ahead). But no more than one in `LOCAL` candidates, of each of `kinds` labels: whoever votes for all of
     them says nothing.
     """
-    alone = plan.casting(1)
-    candidates = plan.samples * (len(plan.scales) * plan.copies + int(plan.keep))
-    single = units * alone.votes_per_unit / candidates
-    wanted = math.ceil(VOTES_PER_NOISE * alone.sigma / single)
+    wanted = math.ceil(VOTES_PER_NOISE * noise / (votes / candidates))
     return max(1, min(max(FEWEST_VOTES, wanted), MOST_VOTES, candidates // (LOCAL * kinds)))
 
 
