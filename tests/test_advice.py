@@ -67,6 +67,20 @@ def test_a_weak_signal_is_said_with_its_remedies() -> None:
     assert "Half the rounds" in " ".join(seen.remarks)
 
 
+@pytest.mark.parametrize(("votes", "follows"), [(64, "follow the data, but slowly"), (1, "hardly follow the data")])
+def test_how_far_a_weak_signal_is_followed_is_said_as_it_was_measured(votes: int, follows: str) -> None:
+    plan = Plan(
+        epsilon=1.0,
+        delta=usual_delta(14_790),
+        rounds=10,
+        samples=10_000,
+        scales=(0.5,) * 7,
+        votes_per_record=votes,
+        votes_per_unit=votes,
+    )
+    assert f"selection will {follows}." in " ".join(outlook(plan, 14_790, Writer()).remarks)
+
+
 def test_a_strong_signal_could_carry_more() -> None:
     assert "up to about 2000 samples" in " ".join(outlook(PLAN, 10**6, Writer()).remarks)
 
