@@ -42,6 +42,7 @@ from gape.compare.results import Estimate
 from gape.compare.shared import SharedPoints
 from gape.compare.texts import Scoring, compare_texts
 from gape.embedders.cached import Cached
+from gape.embedders.minilm import MiniLM
 from gape.errors import InputError, PrivacyError, RunError
 from gape.evolve import evolve
 from gape.generators.corpus import CorpusText
@@ -300,6 +301,26 @@ class TestFolder:
         with pytest.raises(RunError, match="compares methods on other data"):
             compare(whole[0], GRID, STUDY, parts, LocalElectorate(points).fingerprint)
 
+    def test_another_model_of_the_same_name_is_refused(self, tmp_path: Path) -> None:
+        points, folder = private_points(), tmp_path / "out"
+
+        def run(seeds: tuple[int, ...], **made_by: str) -> Comparison:
+            parts = Parts(points, Words(), CorpusBuilder(tuple(public_texts())), made_by=made_by)
+            grid = Grid(METHODS[1:2], (math.inf,), seeds)
+            return compare(folder, grid, STUDY, nullcontext(parts), LocalElectorate(points).fingerprint)
+
+        run((0,), model="weights 1", embedder="words")
+        before = cells(folder)
+        with pytest.raises(RunError, match="was made by the model 'weights 1', not 'weights 2', and could not be"):
+            run((0, 1), model="weights 2", embedder="words")
+        assert cells(folder) == before
+        run((0,), model="weights 2", embedder="words")  # nothing is missing, so nothing is loaded or run
+        for path in (folder / "cells").glob("*--seed-0.json"):  # as if an older version had made them
+            kept = json.loads(path.read_text())
+            path.write_text(json.dumps({name: value for name, value in kept.items() if name != "made_by"}))
+        run((0, 1), model="weights 2", embedder="words")
+        assert cells(folder)["augpe--eps-inf--seed-1"]["made_by"] == {"model": "weights 2", "embedder": "words"}
+
     def test_a_foreign_folder_is_left_alone(self, tmp_path: Path) -> None:
         (tmp_path / "thesis.txt").write_text("")
         with pytest.raises(RunError, match="is not the folder of a comparison"):
@@ -515,6 +536,7 @@ class TestTexts:
         assert (own["augpe"]["keep"], own["subsamplepe"]["keep"]) == (True, False)
         assert own["gape"]["delta"] == pytest.approx(1 / (72 * math.log(72)))  # of 90 records 72 vote
         assert kept["augpe--eps-4--seed-0"]["selector"] == "Ranking()"
+        assert kept["augpe--eps-4--seed-0"]["made_by"] == {"embedder": repr(MiniLM())}
         assert leaks(tmp_path, tmp_path / "reviews.csv") == []
         assert not list(tmp_path.glob("*ledger*"))  # no budget is spent
 

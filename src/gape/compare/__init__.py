@@ -8,7 +8,7 @@ research on data that may be looked at. Nothing is charged to a ledger, because 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -109,11 +109,11 @@ def _run(
         share = sum(turn / (study.plan.rounds + 1) for turn in running.values())
         progress(Moment(doing, finished + share, cells))
 
-    def keep(result: Result) -> None:
+    def keep(result: Result, made_by: Mapping[str, str]) -> None:
         nonlocal finished
         method = None if result.cell.real else grid.method(result.cell.method)
         plan = {} if method is None else asdict(study.plan_of(result.cell, method, result.units))
-        on_disk.keep(result, {**study.common(), **plan})
+        on_disk.keep(result, {**study.common(), **plan}, made_by)
         running.pop(result.cell, None)
         finished += 1
         tell(f"{result.cell}: done")
@@ -124,8 +124,9 @@ def _run(
 
     tell("embedding the private records")
     with parts as made:
+        on_disk.refuse_other_models(made.made_by)
         tell("starting")
-        run_cells(missing, grid, study, made, jobs, keep, told)
+        run_cells(missing, grid, study, made, jobs, lambda result: keep(result, made.made_by), told)
 
 
 def _written(on_disk: CompareFolder, study: Study, asked: list[str]) -> Comparison:

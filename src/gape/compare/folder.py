@@ -97,7 +97,17 @@ class CompareFolder:
         """Keep other processes out of the folder."""
         return locked(self._cells / ".lock", self.path)
 
-    def keep(self, result: Result, settings: Mapping[str, Any]) -> None:
+    def refuse_other_models(self, made_by: Mapping[str, str]) -> None:
+        """Refuse models that are others than those of the cells that are there, whatever their names."""
+        for path in sorted(self._cells.glob("*.json")):
+            for name, was in read_json(path).get("made_by", {}).items():
+                if name in made_by and made_by[name] != was:
+                    raise RunError(
+                        f"{path.name} in {self.path} was made by the {name} {was!r}, not {made_by[name]!r}, and could "
+                        "not be compared with these; go on with the same one, or name a new folder"
+                    )
+
+    def keep(self, result: Result, settings: Mapping[str, Any], made_by: Mapping[str, str]) -> None:
         """Keep a finished cell, with what it was made by."""
         from gape import __version__  # noqa: PLC0415  (the package imports this module)
 
@@ -106,6 +116,7 @@ class CompareFolder:
             "remark": MARK,
             **result.as_json(),
             "settings": dict(settings),
+            "made_by": dict(made_by),
             "version": __version__,
         }
         write_json(self._cells / f"{result.cell.name}.json", content)

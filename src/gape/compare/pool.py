@@ -6,9 +6,9 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -47,6 +47,7 @@ class Parts:
     build: Builder
     model: LanguageModel | None = None
     units: Sequence[str] | None = None  # whose record it is, (n,); None where every record is its own
+    made_by: Mapping[str, str] = field(default_factory=dict)  # models by their content, for the folder to tell others
 
     def __repr__(self) -> str:
         return f"Parts of {len(self.private)} records"

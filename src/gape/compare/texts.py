@@ -13,6 +13,7 @@ from pathlib import Path
 from gape.advice import usual_delta
 from gape.assembly import (
     candidate_embedder,
+    embedder_identity,
     make_embedder,
     make_plan,
     read_records,
@@ -218,7 +219,8 @@ def _parts(settings: Settings, records: Records, answers: Path, watch: _Watch, a
         prompts = make_prompts(settings, model)
         units = None if records.users is None else records.users.tolist()
         cached = Cached(embedder, min(max(CACHED, at_once), _MOST_CACHED))
-        yield Parts(private, cached, TextBuilder(settings, prompts), model, units)
+        made_by = {"embedder": embedder_identity(embedder)} | ({} if model is None else {"model": model.name})
+        yield Parts(private, cached, TextBuilder(settings, prompts), model, units, made_by)
 
 
 def _embedded(settings: Settings, records: Records, embedder: Embedder) -> Points:
