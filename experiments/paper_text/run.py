@@ -9,6 +9,9 @@ the model has answered. NOT differentially private: it scores by private texts, 
 """
 
 import argparse
+import gzip
+import json
+import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +48,17 @@ def cut(path: str, column: str, words: int, limit: int) -> list[str]:
     return [" ".join(str(text).split()[:words]) for text in texts[np.sort(order)]]
 
 
+def split(dataset: str, texts: list[str], folder: Path) -> None:
+    """Write the files of one `gape run` and its `gape evaluate`: those that vote, and a tenth that scores."""
+    texts = list(texts)
+    random.Random(0).shuffle(texts)  # noqa: S311  (who is held out is no secret)
+    out = round(HELD_OUT * len(texts))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in (("held-out", texts[:out]), ("voting", texts[out:])):
+        lines = "".join(json.dumps({DATASETS[dataset].column: text}) + "\n" for text in rows)
+        (folder / f"{dataset}-{name}.jsonl.gz").write_bytes(gzip.compress(lines.encode(), mtime=0))
+
+
 class Progress:
     """Prints a line for every run that ends, with the seconds since the first word."""
 
@@ -65,6 +79,7 @@ def main() -> None:
     parser.add_argument("dataset", choices=tuple(DATASETS))
     parser.add_argument("--private")
     parser.add_argument("--draw", action="store_true", help="make table and figure of what is in --out alone")
+    parser.add_argument("--split", action="store_true", help="write the files of one run into --out, and run nothing")
     parser.add_argument("--generator", default="embedded")
     parser.add_argument("--embedder", default="minilm")
     parser.add_argument("--corpus-text", help="column of the texts of a corpus")
@@ -83,6 +98,10 @@ def main() -> None:
         read_comparison(asked.out)
         return
     data = DATASETS[asked.dataset]
+    texts = cut(asked.private, data.column, asked.words, asked.limit)
+    if asked.split:
+        split(asked.dataset, texts, asked.out)
+        return
     settings = Settings(
         generator=asked.generator,
         corpus_text=asked.corpus_text,
@@ -102,7 +121,7 @@ def main() -> None:
         seeds=asked.seeds,
         scoring=Scoring(held_out=HELD_OUT),
         jobs=asked.jobs,
-        source=cut(asked.private, data.column, asked.words, asked.limit),
+        source=texts,
         progress=Progress(),
     )
 

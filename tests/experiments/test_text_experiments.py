@@ -50,6 +50,18 @@ def test_the_paper_grid_runs_goes_on_and_is_drawn_again(texts: Path, tmp_path: P
     assert [turn["samples"] for turn in first["turns"]] == [12, 6, 6]  # 2m to begin with
 
 
+def test_files_of_one_run_share_no_text_and_miss_none(texts: Path, tmp_path: Path) -> None:
+    script("paper_text", "pubmed", "--private", texts, "--words", 5, "--split", "--out", tmp_path / "data")
+    found = {
+        name: load_texts(tmp_path / "data" / f"pubmed-{name}.jsonl.gz", "abstract").texts.tolist()
+        for name in ("held-out", "voting")
+    }
+    assert [len(rows) for rows in found.values()] == [8, 72]
+    cut = [" ".join(text.split()[:5]) for text in load_texts(texts, "abstract").texts]
+    assert sorted(found["held-out"] + found["voting"]) == sorted(cut)
+    assert found["held-out"] != cut[:8]
+
+
 @pytest.mark.slow
 def test_the_dimension_is_measured_kept_and_drawn(texts: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
