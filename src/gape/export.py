@@ -24,6 +24,7 @@ from gape.files import (
     write_atomically,
 )
 from gape.plan import Plan
+from gape.privacy.accounting import stated
 from gape.privacy.statement import PrivacyStatement
 from gape.types import Samples
 
@@ -271,11 +272,11 @@ def _front_matter(name: str, statement: PrivacyStatement, rows: int, *, hub: boo
 
 
 def _guarantee(statement: PrivacyStatement) -> list[str]:
-    unit = statement.unit
+    unit, total = statement.unit, stated(statement.dataset_epsilon)
     rows = {
         "Guarantee": "(epsilon, delta)-differential privacy",
-        "Epsilon": f"{statement.epsilon:.4g}",
-        "Delta": f"{statement.delta:.4g}",
+        "Epsilon": stated(statement.epsilon),
+        "Delta": stated(statement.delta),
         "Neighbouring data": _RELATION[statement.neighbours].format(unit=unit),
         "Unit of privacy": f"one {unit}",
         "Mechanism": "discrete Gaussian noise on the number of votes that each candidate gets, a vote being for the "
@@ -284,7 +285,7 @@ def _guarantee(statement: PrivacyStatement) -> list[str]:
         "Scale of the noise": ", ".join(f"{scale:g}" for scale in sorted(set(statement.sigma))) + " votes",
         f"Votes of one {unit}": f"at most {statement.votes_per_unit} in a release",
         "Source of the noise": "the operating system's secure generator; no seed exists",
-        "All releases about the data": f"epsilon {statement.dataset_epsilon:.4g} at the same delta, up to this one",
+        "All releases about the data": f"epsilon {total} at the same delta, up to this one",
     }
     table = ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows.items())]
     return ["\n".join(table), _POST_PROCESSING]

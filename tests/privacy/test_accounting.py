@@ -17,6 +17,7 @@ from gape.privacy.accounting import (
     noise_scale,
     paper_noise_scale,
     spent,
+    stated,
 )
 
 DELTA = 1 / (75_000 * math.log(75_000))
@@ -194,3 +195,36 @@ def test_releases_for_different_neighbours_are_not_composed() -> None:
 def test_what_cannot_be_certified_is_refused() -> None:
     with pytest.raises(PrivacyError, match=r"no sigma from .* to .* could be certified for epsilon 0.01"):
         noise_scale(0.01, 0.9999, 1, neighbours="add_remove")
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "told"),
+    [
+        (3.99841, 4, "3.999"),
+        (0.9999981899599848, 4, "1"),
+        (1.0, 4, "1"),
+        (0.1, 4, "0.1"),
+        (5.8441e-4, 4, "0.0005845"),
+        (7.041795310569904e-06, 4, "7.042e-06"),
+        (1.1878e-6, 2, "1.2e-06"),
+        (12345.1, 4, "1.235e+04"),
+        (0.0, 4, "0"),
+        (math.inf, 3, "inf"),
+    ],
+)
+def test_what_is_stated_is_never_less_than_what_holds(value: float, digits: int, told: str) -> None:
+    assert stated(value, digits) == told
+
+
+@given(st.floats(1e-300, 1e6), st.integers(1, 6))
+def test_statements_err_upwards_by_their_last_digit_at_most(value: float, digits: int) -> None:
+    told = float(stated(value, digits))
+    assert value <= told * (1 + 1e-15)
+    assert told <= value * (1 + 10.0 ** (1 - digits)) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("epsilon", EXACT)
+@pytest.mark.parametrize("rounds", [1, 10])
+def test_a_plan_is_never_stated_to_cost_more_than_was_asked_for(epsilon: float, rounds: int) -> None:
+    sigma = noise_scale(epsilon, DELTA, rounds)
+    assert float(stated(spent([Release(sigma)] * rounds, DELTA))) <= epsilon

@@ -19,7 +19,7 @@ from gape.errors import InputError, RunError
 from gape.export import read_statement
 from gape.files import read_json, read_table
 from gape.plan import Plan
-from gape.privacy.accounting import Release, delta_spent, noise_scale, spent
+from gape.privacy.accounting import Release, delta_spent, noise_scale, spent, stated
 from gape.privacy.statement import PrivacyStatement
 from gape.run_folder import plan_from_json
 from gape.settings import Settings, read_toml
@@ -56,7 +56,7 @@ class RunAudit:
 
     def text(self) -> str:
         """Say it in a sentence or two."""
-        made = f"{self.releases} of {self.plan.rounds} releases were made, which cost epsilon {self.epsilon:.4g}"
+        made = f"{self.releases} of {self.plan.rounds} releases were made, which cost epsilon {stated(self.epsilon)}"
         claim = f"claimed is {self.plan.epsilon:.4g} at delta {self.plan.delta:.3g}"
         if self.passed:
             stage = "statement, plan and ledger agree" if self.finished else "plan and ledger agree so far"
@@ -200,7 +200,7 @@ def _check_source(mine: list[Entry]) -> Check:
 def _check_budget(facts: dict[str, str], everything: list[Release]) -> Check:
     epsilon, delta = float(facts["epsilon"]), float(facts["delta"])
     passed = math.isinf(epsilon) or delta_spent(everything, epsilon) <= delta
-    finding = f"all runs on the data have spent {spent(everything, delta):.4g} of a budget of {epsilon:g}"
+    finding = f"all runs on the data have spent {stated(spent(everything, delta))} of a budget of {epsilon:g}"
     return Check("budget", passed, f"{finding} at delta {delta:.3g}")
 
 
@@ -219,7 +219,7 @@ def _check_statement(
     elif not statement.private:
         finding = "the statement says NOT PRIVATE itself, and is right"
     else:
-        finding = f"it states epsilon {statement.epsilon:.4g} for {len(statement.sigma)} releases, as derived anew"
+        finding = f"it states epsilon {stated(statement.epsilon)} for {len(statement.sigma)} releases, as derived anew"
     return Check("statement", statement.private and not wrong, finding)
 
 

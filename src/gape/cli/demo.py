@@ -13,6 +13,7 @@ from gape.cli.live import watching
 from gape.cli.shared import errors_in_one_line, print_statement
 from gape.demos.clusters import DemoResult, run_clusters
 from gape.demos.questions import RUN, TextDemo, run_questions
+from gape.privacy.accounting import stated
 from gape.state import State
 
 _ROUNDS = 20
@@ -88,4 +89,4 @@ def _print_clusters(console: Console, result: DemoResult) -> None:
 
 
 def _cost(epsilon: float, delta: float) -> str:
-    return f"epsilon {epsilon:.3g} at delta {delta:.2g}" if math.isfinite(epsilon) else "NOT PRIVATE"
+    return f"epsilon {stated(epsilon, 3)} at delta {stated(delta, 2)}" if math.isfinite(epsilon) else "NOT PRIVATE"

@@ -13,6 +13,7 @@ from gape.errors import InputError
 from gape.expand import expand as expand_run
 from gape.export import Format
 from gape.export import export as export_run
+from gape.privacy.accounting import stated
 from gape.run_folder import versions_in_words
 from gape.text_folder import Status, TextFolder
 
@@ -101,9 +102,10 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
         rows["answers"] = f"{now.answers:,} stored: {tokens.prompt:,} tokens read, {tokens.completion:,} written"
     if now.versions:
         rows["versions"] = versions_in_words(now.versions)
-    if now.budget is None:
+    if now.budget is None or now.epsilon_spent is None or now.dataset_epsilon is None:
         rows["spent"] = "not known: the ledger is not where the settings say"
     else:
-        rows["spent"] = f"epsilon {now.epsilon_spent:.4g} by this run, at delta {now.budget.delta:.3g}"
-        rows["dataset"] = f"epsilon {now.dataset_epsilon:.4g} of a budget of {now.budget.epsilon:g}, by all runs on it"
+        rows["spent"] = f"epsilon {stated(now.epsilon_spent)} by this run, at delta {now.budget.delta:.3g}"
+        total = stated(now.dataset_epsilon)
+        rows["dataset"] = f"epsilon {total} of a budget of {now.budget.epsilon:g}, by all runs on it"
     return rows

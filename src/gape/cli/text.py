@@ -15,6 +15,7 @@ from gape.cli.models import fetch_missing, models_of
 from gape.cli.shared import errors_in_one_line, in_bytes, in_words, output, print_statement, resumable
 from gape.parallel import cores
 from gape.plan import Plan
+from gape.privacy.accounting import stated
 from gape.settings import PRIVATE_KMEANS, Settings
 from gape.synthesize import SyntheticTexts, run_text
 from gape.synthesize import resume as resume_run
@@ -185,7 +186,7 @@ def _of_ledger(settings: Settings, chosen: Plan) -> list[str]:
     if standing is None:
         return []
     budget, spent, fits = standing.budget, standing.epsilon, standing.fits(chosen)
-    said = f"Earlier runs have spent epsilon {spent:.3g} of the data's budget of {budget.epsilon:g}."
+    said = f"Earlier runs have spent epsilon {stated(spent, 3)} of the data's budget of {budget.epsilon:g}."
     if fits or settings.budget_epsilon is not None:
         return [said]
     return [f"{said} This run does not fit into the rest: raise --budget-epsilon, if whoever owns the data agrees."]

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from typing import Literal, TypeAlias, get_args
 
 from gape.errors import InputError, PrivacyError
@@ -52,6 +53,12 @@ class Release:
     def sensitivity(self) -> float:
         """L2 sensitivity of the histogram, in votes."""
         return math.sqrt(self.unit_shifts)
+
+
+def stated(value: float, digits: int = 4) -> str:
+    """An epsilon or a delta as it is told, in so many digits: rounded up, for no more may be promised than holds."""
+    shortened = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(value))
+    return f"{float(shortened):.{digits}g}"
 
 
 def noise_scale(

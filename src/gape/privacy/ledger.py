@@ -26,7 +26,7 @@ from typing import cast, get_args
 import numpy as np
 
 from gape.errors import BudgetError, InputError, PrivacyError, RunError, in_one_line
-from gape.privacy.accounting import Neighbours, Release, delta_spent, spent
+from gape.privacy.accounting import Neighbours, Release, delta_spent, spent, stated
 from gape.types import NoisyVotes
 
 _FORMAT = "1"
@@ -128,7 +128,7 @@ class Ledger:
             if not budget.allows(self.releases()):
                 raise BudgetError(
                     f"epsilon {epsilon:g} at delta {delta:g} is less than what is already spent, "
-                    f"{spent(self.releases(), delta):.4g}; what was released cannot be taken back"
+                    f"{stated(spent(self.releases(), delta))}; what was released cannot be taken back"
                 )
             self._set_facts(epsilon=repr(float(budget.epsilon)), delta=repr(float(budget.delta)))
 

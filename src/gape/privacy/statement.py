@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gape.privacy.accounting import Neighbours, spent
+from gape.privacy.accounting import Neighbours, spent, stated
 from gape.privacy.ledger import Account
 
 _RELATION = {
@@ -32,7 +32,7 @@ class PrivacyStatement:
     @property
     def headline(self) -> str:
         """Say it in a few words, for a title."""
-        return f"epsilon {self.epsilon:.3g}" if self.private else "NOT PRIVATE"
+        return f"epsilon {stated(self.epsilon, 3)}" if self.private else "NOT PRIVATE"
 
     def text(self) -> str:
         """Say it in a paragraph that a privacy officer can check."""
@@ -48,11 +48,12 @@ class PrivacyStatement:
         scales = sorted(set(self.sigma))
         sigma = " and ".join(f"{scale:g}" for scale in scales)
         votes = "one vote" if self.votes_per_unit == 1 else f"{self.votes_per_unit} votes"
-        epsilon, delta, total = (f"{value:.4g}" for value in (self.epsilon, self.delta, self.dataset_epsilon))
+        epsilon, delta, total = map(stated, (self.epsilon, self.delta, self.dataset_epsilon))
+        releases = "one release" if len(self.sigma) == 1 else f"{len(self.sigma)} adaptive releases"
         return (
             f"This synthetic dataset is ({epsilon}, {delta})-differentially private: {relation} in the private data "
             f"makes no outcome more likely than e^{epsilon} times what it was, plus {delta}. "
-            f"Mechanism: {len(self.sigma)} adaptive releases of nearest-candidate votes, at most {votes} per "
+            f"Mechanism: {releases} of nearest-candidate votes, at most {votes} per "
             f"{self.unit} and release, with discrete Gaussian noise of scale {sigma} from a secure source. All else is "
             f"post-processing. All releases about this dataset so far add up to epsilon {total} at the same delta. "
             f"Taken as public: the number of {self.unit}s, the settings of the run, the generator and the embedding "

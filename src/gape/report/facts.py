@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gape.language.stored import stored_tokens
+from gape.privacy.accounting import stated
 from gape.report.rounds import Folder
 from gape.run_folder import versions_in_words
 from gape.settings import Settings
@@ -40,8 +41,8 @@ def promise(folder: Folder) -> str:
         return "NOT PRIVATE: the votes of this run are released without noise. Do not publish what it makes."
     return (
         f"No guarantee is stated before the end of the run. When all {plan['rounds']} rounds are done it is to be "
-        f"({epsilon:.4g}, {delta:.4g})-differential privacy for one {unit}; every round that has voted is charged to "
-        "the ledger of the data, whether or not the run ends. Do not publish this page before."
+        f"({stated(epsilon)}, {stated(delta)})-differential privacy for one {unit}; every round that has voted is "
+        "charged to the ledger of the data, whether or not the run ends. Do not publish this page before."
     )
 
 
@@ -52,19 +53,19 @@ def guarantee(folder: Folder) -> dict[str, str]:
     plan, unit = folder.plan, unit_of(folder)
     if math.isinf(float(plan["epsilon"])):
         return {}
-    stated = folder.statement
+    told = folder.statement
     rows = {
-        "Epsilon": f"{stated.epsilon if stated else float(plan['epsilon']):.4g}",
-        "Delta": f"{float(plan['delta']):.4g}",
+        "Epsilon": stated(told.epsilon if told else float(plan["epsilon"])),
+        "Delta": stated(float(plan["delta"])),
         "Protected unit": f"one {unit}",
         "Neighbouring data": RELATION[plan["neighbours"]].format(unit=unit),
         "Mechanism": _MECHANISM.format(nearest=_nearest(int(plan.get("votes_per_record", 1)))),
         "Noise": f"sigma {float(plan['sigma']):.4g} votes, in each of {plan['rounds']} releases",
         "Votes": f"at most {plan['votes_per_unit']} by one {unit} in a release",
     }
-    if stated is not None:
+    if told is not None:
         rows["Source of the noise"] = "the operating system's secure generator; no seed exists"
-        rows["All releases on the data"] = f"epsilon {stated.dataset_epsilon:.4g} at the same delta, up to this one"
+        rows["All releases on the data"] = f"epsilon {stated(told.dataset_epsilon)} at the same delta, up to this one"
     return rows
 
 

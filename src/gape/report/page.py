@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gape import __version__
+from gape.privacy.accounting import stated
 from gape.report import facts, sections, words
 from gape.report.lineage import Lineage
 from gape.report.plane import Plane
@@ -153,7 +154,7 @@ def _figures(folder: Folder) -> dict[str, str]:
     epsilon = statement.epsilon if statement is not None else float(plan["epsilon"])
     planned = "" if folder.finished else ", planned"
     return {
-        f"epsilon{planned}": f"{epsilon:.3g}",
+        f"epsilon{planned}": stated(epsilon, 3),
         f"delta{planned}": _power(float(plan["delta"])),
         "sigma, in votes": f"{folder.sigma:.3g}",
         **rows,
@@ -161,8 +162,8 @@ def _figures(folder: Folder) -> dict[str, str]:
 
 
 def _power(number: float) -> str:
-    """Write a small number as people do: 1.1 × 10⁻⁴."""
-    digits, _, exponent = f"{number:.1e}".partition("e")
+    """Write a delta as people do, rounded up: 1.1 × 10⁻⁴."""
+    digits, _, exponent = f"{float(stated(number, 2)):.1e}".partition("e")
     return f"{digits.removesuffix('.0')} × 10{str(int(exponent)).translate(_RAISED)}"
 
 
