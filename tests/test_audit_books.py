@@ -197,7 +197,7 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "something unpaid": (lambda at: change_statement(at, unpaid="the separation"), {"statement"}),
     "noise from a seed, hidden in the statement": (
         lambda at: change_ledger(at, "UPDATE releases SET secure = 0 WHERE round = 2"),
-        {"source", "statement"},
+        {"source", "budget", "statement"},
     ),
 }
 
@@ -214,7 +214,7 @@ def test_whatever_is_changed_is_found(tmp_path: Path, name: str) -> None:
 
 def test_a_seeded_run_is_not_private_as_it_says(tmp_path: Path) -> None:
     make_run(tmp_path, noise=SeededNoise(5))
-    assert failed(tmp_path) == ["source", "statement"]
+    assert failed(tmp_path) == ["source", "budget", "statement"]
     assert "says NOT PRIVATE itself" in audited(tmp_path).checks[-1].finding
 
 

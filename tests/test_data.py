@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,13 @@ def test_dictionaries_large_strings_and_views_are_texts() -> None:
     for kind in (pa.dictionary(pa.int8(), pa.string()), pa.large_string(), pa.string_view()):
         table = pa.table({"n": [1, 2], "t": pa.array(["a", "b"]).cast(kind)})
         assert load_texts(table).texts.tolist() == ["a", "b"]
+
+
+def test_equal_decimal_users_stay_one() -> None:
+    rows = [{"t": "a", "u": Decimal(name)} for name in ("7", "7.0", "7.50", "7.5")]
+    users = load_texts(rows, text="t", user="u").users
+    assert users is not None
+    assert users.tolist() == ["7", "7", "7.5", "7.5"]
 
 
 def test_equal_users_stay_one() -> None:

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from gape.embedders.minilm import MiniLM
 from gape.embedding import embed_texts
 from gape.errors import BudgetError, InputError, PrivacyError, RunError
 from gape.files import samples_to_arrow
+from gape.privacy.ledger import Ledger
 from gape.privacy.noise import SeededNoise
 from gape.settings import Settings
 from gape.synthesize import resume, run_text, synthesize
@@ -230,7 +232,8 @@ class TestRuns:
             votes = [data.parent / run / "internal" / "rounds" / turn / "votes.parquet" for run in ("one", "two")]
             assert pq.read_table(votes[0]) == pq.read_table(votes[1])
         assert from_disk.privacy.epsilon == in_memory.privacy.epsilon
-        assert from_disk.privacy.dataset_epsilon > in_memory.privacy.dataset_epsilon
+        with closing(Ledger(data.parent / "reviews.csv.gape-ledger.sqlite")) as ledger:
+            assert len(ledger.releases()) == 4  # of both runs
         assert sorted(path.name for path in data.parent.glob("*ledger*")) == ["reviews.csv.gape-ledger.sqlite"]
         assert leaks(data.parent) == []
 

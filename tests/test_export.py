@@ -3,7 +3,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -247,5 +247,22 @@ def test_a_folder_that_fails_half_way_leaves_nothing(tmp_path: Path, monkeypatch
 def test_a_damaged_statement_is_refused(tmp_path: Path) -> None:
     run = texts_run(tmp_path / "run")
     write_json(run / "release" / "privacy.json", {"epsilon": 1.0})
+    with pytest.raises(RunError, match="is not a privacy statement"):
+        export(run, tmp_path / "a.csv", "csv")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epsilon": 0.5},  # less than two releases of scale 7.5 cost
+        {"sigma": (0.0, 0.0)},
+        {"sigma": (0.75, 0.75)},
+        {"votes_per_unit": 9},
+        {"unpaid": "R"},
+        {"secure_noise": False},
+    ],
+)
+def test_a_statement_that_claims_more_than_its_releases_give_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    run = texts_run(tmp_path / "run", replace(STATEMENT, **wrong))
     with pytest.raises(RunError, match="is not a privacy statement"):
         export(run, tmp_path / "a.csv", "csv")

@@ -284,7 +284,7 @@ def test_a_seed_in_a_real_run_is_found_in_the_books_and_stated(tmp_path: Path) -
         _, statement = parts.small_run(tmp_path / "run", ledger, noise=SeededNoise(1))
     assert not statement.private
     found = audit_run(tmp_path / "run", tmp_path / "ledger")
-    assert [check.name for check in found.checks if not check.passed] == ["source", "statement"]
+    assert [check.name for check in found.checks if not check.passed] == ["source", "budget", "statement"]
     assert "secure source" in failed(attacked(plan(), noise=SeededNoise(1)))
 
 

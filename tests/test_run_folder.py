@@ -11,14 +11,18 @@ import pytest
 
 import gape
 import parts
-from gape.errors import BudgetError, RunError
+from gape.embedders.identity import IdentityEmbedder
+from gape.errors import BudgetError, PrivacyError, RunError
 from gape.files import read_json, samples_from_arrow, samples_to_arrow, write_json, write_table
 from gape.privacy.accounting import noise_scale
 from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import SecureNoise
 from gape.report import write_report
+from gape.run import run
 from gape.run_folder import RunFolder, VersionWarning, read_versions, versions_in_words
 from gape.state import State
+from gape.types import Points, Samples
+from gape.voting.electorate import LocalElectorate
 from report.reading import words_of
 
 
@@ -102,6 +106,81 @@ def test_an_extended_run_pays_for_what_it_adds(tmp_path: Path) -> None:
     assert len(ledger.releases()) == 4
     assert statement.epsilon < extended.epsilon <= longer.epsilon * (1 + 1e-6)
     assert np.array_equal(RunFolder(tmp_path / "run", "", longer).synthetic(2), first.synthetic)
+
+
+def test_a_report_of_fewer_rounds_does_not_stay_beside_an_extended_run(tmp_path: Path) -> None:
+    longer = parts.PLAN.extended(4)
+    ledger = Ledger(tmp_path / "ledger", Budget(longer.epsilon, 1e-5))
+    parts.small_run(tmp_path / "run", ledger, noise=SecureNoise())
+    report = write_report(tmp_path / "run")
+    parts.small_run(tmp_path / "run", ledger, noise=SecureNoise())  # the same run once more
+    assert report.exists()
+    parts.small_run(tmp_path / "run", ledger, plan=longer, noise=SecureNoise())
+    assert not report.exists()
+
+
+def test_a_ledger_that_has_forgotten_releases_is_refused(tmp_path: Path) -> None:
+    longer = parts.PLAN.extended(4)
+    ledger = Ledger(tmp_path / "ledger", Budget(longer.epsilon, 1e-5))
+    ledger.close()
+    shutil.copy(tmp_path / "ledger", tmp_path / "copy")
+    ledger = Ledger(tmp_path / "ledger")
+    parts.small_run(tmp_path / "run", ledger, noise=SecureNoise())
+    ledger.close()
+    words = (tmp_path / "run" / "release" / "PRIVACY.txt").read_text()
+    shutil.copy(tmp_path / "copy", tmp_path / "ledger")
+    with pytest.raises(PrivacyError, match=r"knows of 0 releases of .*, which holds 2: it is an older copy"):
+        parts.small_run(tmp_path / "run", Ledger(tmp_path / "ledger"), plan=longer, noise=SecureNoise())
+    assert (tmp_path / "run" / "release" / "PRIVACY.txt").read_text() == words
+
+
+def test_what_was_not_paid_for_is_not_forgotten(tmp_path: Path) -> None:
+    plan, ledger = parts.PLAN, Ledger(tmp_path / "ledger", Budget(20.0, 1e-5))
+    electorate = LocalElectorate(parts.private_points())
+    given = (plan, parts.GENERATOR, IdentityEmbedder(), electorate, parts.SELECT, ledger)
+    _, first = run(tmp_path / "a", *given, unpaid="the scale of the data")
+    _, again = run(tmp_path / "a", *given)
+    assert not first.private
+    assert again == first
+    assert "NOT PRIVATE" in (tmp_path / "a" / "release" / "PRIVACY.txt").read_text()
+    _, other = run(tmp_path / "b", *given)  # which is private itself, and cannot make up for the first
+    assert other.private
+    assert other.epsilon <= plan.epsilon
+    assert other.dataset_epsilon == float("inf")
+    assert "Another release about this dataset has no guarantee" in other.text()
+    assert read_json(tmp_path / "b" / "release" / "privacy.json")["dataset_epsilon"] == "inf"
+
+
+class Rounded:
+    """An embedder whose last bits differ from call to call, as those of batches do."""
+
+    calls = 0
+
+    def __repr__(self) -> str:
+        return "Rounded()"
+
+    def embed(self, samples: Samples) -> Points:
+        Rounded.calls += 1
+        return np.asarray(samples, dtype=np.float32) * np.float32(1 + Rounded.calls * 2**-22)
+
+
+def test_a_round_that_was_paid_for_goes_on_whatever_the_last_bits_of_its_candidates(tmp_path: Path) -> None:
+    class Stopped(type(parts.SELECT)):  # type: ignore[misc]
+        def __repr__(self) -> str:
+            return repr(parts.SELECT)
+
+        def __call__(self, *_: object) -> None:
+            raise KeyboardInterrupt
+
+    ledger, electorate = new_ledger(tmp_path), LocalElectorate(parts.private_points())
+    given = (tmp_path / "run", parts.PLAN, parts.GENERATOR, Rounded(), electorate)
+    with pytest.raises(KeyboardInterrupt):
+        run(*given, Stopped(separation=3.0, threshold=0.0), ledger)
+    assert len(ledger.releases()) == 1  # paid for, and not yet selected from
+    state, statement = run(*given, parts.SELECT, ledger)
+    assert state.round == 2
+    assert statement.private
+    assert len(ledger.releases()) == 2
 
 
 def test_a_run_beyond_the_budget_leaves_no_folder(tmp_path: Path) -> None:

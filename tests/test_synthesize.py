@@ -5,6 +5,7 @@ import math
 import re
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ import command
 import faulty_server
 import gape
 from faulty_server import PASSING, REFUSALS, FaultyServer
+from gape.audit.books import audit_run
 from gape.errors import BudgetError, InputError, PrivacyError, RunError, SpendingError
 from gape.language.request import Request
 from gape.privacy.noise import SeededNoise
 from gape.progress import Progress
 from gape.settings import Settings
 from gape.synthesize import resume, run_text, synthesize
-from gape.text_folder import TextFolder
+from gape.text_folder import TextFolder, ledger_of
 from generators.writing import write
 from made_up import CANARIES, STARS, leaks, private_rows, public_texts, write_corpus, write_csv
 
@@ -90,6 +92,58 @@ class TestFolder:
         # Unit vectors are at most 2 apart, and the farthest of 90 records is not at one of 6 centres.
         used = json.loads((folder / "internal" / "settings.json").read_text())["parts"]["selector"]
         assert 0 < float(used.partition("separation=")[2].partition(",")[0]) <= 20
+
+    def test_another_run_on_the_data_says_that_all_together_have_no_guarantee(self, data: Path) -> None:
+        first, second = data.parent / "first", data.parent / "second"
+        run_text(by_corpus(data, separation="private-kmeans", budget_epsilon=20.0), first)
+        stood = TextFolder(first).status()
+        assert stood.epsilon_spent == stood.dataset_epsilon == math.inf
+        found = run_text(by_corpus(data, budget_epsilon=20.0), second).privacy
+        assert found.private
+        assert found.dataset_epsilon == math.inf
+        stood = TextFolder(second).status()
+        assert stood.epsilon_spent is not None
+        assert stood.epsilon_spent <= 4.0
+        assert stood.dataset_epsilon == math.inf
+        audited = audit_run(second)
+        assert [check.name for check in audited.checks if not check.passed] == ["budget"]
+        assert "source" in [check.name for check in audit_run(first).checks if not check.passed]
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({}, "the number of records is private, and delta would follow from it; give delta"),
+            ({"delta": 1e-3, "samples": None}, "and samples would follow from it; give samples"),
+            ({"delta": 1e-3, "selector": "bounded-lipschitz"}, "uses the number of records, which is private"),
+        ],
+    )
+    def test_nothing_follows_from_a_number_of_records_that_is_private(
+        self, data: Path, given: dict[str, Any], message: str
+    ) -> None:
+        chosen = replace(by_corpus(data), neighbours="add_remove", **given)
+        with pytest.raises(InputError, match=message):
+            run_text(chosen, data.parent / "run")
+        assert not (data.parent / "run").exists()
+
+    def test_neighbours_with_one_record_more_get_the_same_settings_and_statement(self, tmp_path: Path) -> None:
+        said = []
+        for count in (90, 89):
+            data = write_csv(tmp_path / f"{count}.csv", private_rows(count))
+            chosen = by_corpus(data, neighbours="add_remove", delta=1e-3)
+            found = run_text(chosen, tmp_path / f"run {count}")
+            stored = TextFolder(tmp_path / f"run {count}").settings()
+            said.append((found.privacy.text(), replace(stored, data="")))
+        assert said[0] == said[1]
+        assert "Taken as public: the settings" in said[0][0]
+
+    def test_a_run_that_is_refused_raises_no_budget(self, data: Path) -> None:
+        run_text(by_corpus(data), data.parent / "run")
+        write_csv(data, private_rows(91))
+        with pytest.raises(PrivacyError, match="has changed"):
+            run_text(by_corpus(data, budget_epsilon=50.0), data.parent / "again")
+        standing = ledger_of(by_corpus(data))
+        assert standing is not None
+        assert standing.budget.epsilon == 4.0
 
     def test_settings_are_written_in_full(self, data: Path) -> None:
         run_text(by_corpus(data), data.parent / "run")

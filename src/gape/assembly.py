@@ -151,6 +151,8 @@ def resolved(settings: Settings, private: Private) -> Settings:
     if isinstance(private, VectorFolder):
         settings = _of_folder(settings, private)
     _refuse_unknown(settings)
+    if settings.neighbours == "add_remove":
+        _refuse_what_counts(settings)
     variation, scales, copies = variations_of(settings)
     units = units_of(private)
     delta = usual_delta(units) if settings.delta is None else settings.delta
@@ -176,8 +178,23 @@ def resolved(settings: Settings, private: Private) -> Settings:
     return settings.with_values(votes_per_record=votes, votes_per_unit=settings.votes_per_unit or votes)
 
 
+def _refuse_what_counts(settings: Settings) -> None:
+    """Refuse what would follow from the number of records where that is what neighbouring data differ in."""
+    for name, example in (("delta", "1e-6"), ("samples", "500")):
+        if getattr(settings, name) is None:
+            raise InputError(
+                f"under neighbours add_remove the number of records is private, and {name} would follow from it; give "
+                f"{name}, {example} for instance, or use neighbours replace"
+            )
+    if settings.selector == "bounded-lipschitz":
+        raise InputError(
+            "the selector bounded-lipschitz uses the number of records, which is private under neighbours add_remove; "
+            "use neighbours replace, or another selector"
+        )
+
+
 def _votes_per_record(settings: Settings, units: int) -> int:
-    if not votes_suit_noise(settings):
+    if not votes_suit_noise(settings) or settings.neighbours == "add_remove":
         return 1
     plan = make_plan(settings.with_values(votes_per_record=1, votes_per_unit=1))
     return suitable_votes(plan, units, kinds=len(settings.labels or ("",)))

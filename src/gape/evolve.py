@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from gape.errors import InputError
+from gape.fingerprint import samples_digest
 from gape.plan import Plan
 from gape.privacy.ledger import Account
 from gape.privacy.noise import Noise
@@ -45,7 +46,8 @@ def evolve(
             yield replace(state, proposal=proposal)  # kept before votes are paid for: no others could use them
         candidates = proposal.samples
         points = embedder.embed(candidates)
-        votes = release_votes(electorate, points, t, plan.release, account, noise)  # the only private step
+        known_as = samples_digest(candidates)
+        votes = release_votes(electorate, points, t, plan.release, account, noise, known_as)  # the only private step
         chosen = select(votes, points, plan.samples, _rng(plan, t, "select"))
         state = State(t, synthetic=candidates[chosen.indices], votes=votes, selection=chosen)  # S(t)
         yield state

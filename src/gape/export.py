@@ -24,7 +24,7 @@ from gape.files import (
     write_atomically,
 )
 from gape.plan import Plan
-from gape.privacy.accounting import stated
+from gape.privacy.accounting import Release, delta_spent, stated
 from gape.privacy.statement import PrivacyStatement
 from gape.types import Samples
 
@@ -39,6 +39,7 @@ _RELATION = {
 _LONGEST_DESCRIPTION = 400
 
 _LARGEST_NUMBER = 2**53  # of rounds, samples and seeds
+_EPSILON_TOLERANCE = 1e-6  # relative: `spent` is computed to 1e-8
 
 # What is protected is named by a word or two, and what was not paid for in a few; both go into texts for others.
 _UNIT = re.compile(r"\w[\w -]{0,39}")
@@ -185,9 +186,18 @@ def _check_statement(statement: PrivacyStatement) -> None:
     numbers = (statement.epsilon, statement.delta, statement.dataset_epsilon, *statement.sigma)
     sound = all(each >= 0 for each in numbers) and 0 < statement.delta < 1 and type(statement.votes_per_unit) is int
     words = _UNIT.fullmatch(statement.unit) and _IN_WORDS.fullmatch(statement.unpaid)
-    claimed = statement.private and not (statement.secure_noise and math.isfinite(statement.epsilon))
-    if not (plain and sound and words and statement.neighbours in _RELATION) or claimed or statement.votes_per_unit < 1:
+    if not (plain and sound and words and statement.neighbours in _RELATION) or statement.votes_per_unit < 1:
         raise ValueError
+    if statement.private and (not statement.secure_noise or statement.unpaid or not _holds(statement)):
+        raise ValueError
+
+
+def _holds(statement: PrivacyStatement) -> bool:
+    """Whether the releases that a statement tells of cost no more than it claims."""
+    if math.isinf(statement.epsilon):
+        return False
+    releases = [Release(sigma, statement.neighbours, statement.votes_per_unit) for sigma in statement.sigma]
+    return delta_spent(releases, statement.epsilon * (1 + _EPSILON_TOLERANCE)) <= statement.delta
 
 
 def _as_csv(table: pa.Table) -> bytes:
@@ -272,7 +282,9 @@ def _front_matter(name: str, statement: PrivacyStatement, rows: int, *, hub: boo
 
 
 def _guarantee(statement: PrivacyStatement) -> list[str]:
-    unit, total = statement.unit, stated(statement.dataset_epsilon)
+    unit, total = statement.unit, f"epsilon {stated(statement.dataset_epsilon)} at the same delta, up to this one"
+    if math.isinf(statement.dataset_epsilon):
+        total = "no guarantee together, for another one has none"
     rows = {
         "Guarantee": "(epsilon, delta)-differential privacy",
         "Epsilon": stated(statement.epsilon),
@@ -280,12 +292,12 @@ def _guarantee(statement: PrivacyStatement) -> list[str]:
         "Neighbouring data": _RELATION[statement.neighbours].format(unit=unit),
         "Unit of privacy": f"one {unit}",
         "Mechanism": "discrete Gaussian noise on the number of votes that each candidate gets, a vote being for the "
-        "candidate nearest in the embedding",
+        "candidate, or one of the few, nearest in the embedding",
         "Releases": f"{len(statement.sigma)}, each depending on those before it",
         "Scale of the noise": ", ".join(f"{scale:g}" for scale in sorted(set(statement.sigma))) + " votes",
         f"Votes of one {unit}": f"at most {statement.votes_per_unit} in a release",
         "Source of the noise": "the operating system's secure generator; no seed exists",
-        "All releases about the data": f"epsilon {total} at the same delta, up to this one",
+        "All releases about the data": total,
     }
     table = ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows.items())]
     return ["\n".join(table), _POST_PROCESSING]
@@ -298,7 +310,7 @@ def _public(settings: dict[str, Any], statement: PrivacyStatement) -> str:
     )
     names = ("rounds", "samples", "initial", "scales", "copies", "keep", "votes_per_unit")
     lines = [
-        f"The number of {statement.unit}s in the private data.",
+        *([f"The number of {statement.unit}s in the private data."] if statement.neighbours == "replace" else []),
         "The names of the columns, and the labels where there are any.",
         "The settings: " + ", ".join(f"{name} {plan[name]}" for name in names) + ".",
         f"The generator, taken not to depend on the private data, with its prompts: `{generator}`",

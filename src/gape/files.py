@@ -19,11 +19,16 @@ from gape.types import Samples, as_samples
 N = TypeVar("N", np.int64, np.float64)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that at any instant, power cuts included, the old or the new content is there, whole."""
+def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    """Write a file so that at any instant, power cuts included, the old or the new content is there, whole.
+
+    With `mode` it never has another, where others could read it, not even before it is whole.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)  # while it is empty
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from gape.errors import PrivacyError
 from gape.evolve import evolve
 from gape.plan import Plan
 from gape.privacy.ledger import Account, Ledger
@@ -44,7 +45,10 @@ def run(
     account.require(on_disk.plan.releases)  # a run that is refused leaves the disk as it was
     with on_disk.locked():
         on_disk.prepare()
+        if unpaid:
+            ledger.mark_unpaid(on_disk.run, unpaid)
         state = on_disk.load()
+        _refuse_forgotten(account, state, on_disk.path)
         plan = on_disk.plan
         for step in evolve(plan, generator, embedder, electorate, select, account, state=state, noise=noise):
             on_disk.save(step)
@@ -56,6 +60,16 @@ def run(
         statement = privacy_statement(account, plan.delta, electorate.unit, unpaid)
         on_disk.publish(state.synthetic, statement)
     return state, statement
+
+
+def _refuse_forgotten(account: Account, state: State | None, folder: Path) -> None:
+    """Refuse a ledger that knows of fewer releases than the folder holds: it would state too small a cost."""
+    made, known = (0 if state is None else state.round), len(account.ledger.releases(account.run))
+    if known < made:
+        raise PrivacyError(
+            f"the ledger {account.ledger.path} knows of {known} releases of {folder}, which holds {made}: it is an "
+            "older copy; put the newest one back"
+        )
 
 
 def _describe(part: object) -> str:

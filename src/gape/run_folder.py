@@ -217,8 +217,11 @@ class RunFolder:
         """Write `release/`. The statement comes first: should the writing stop there, it claims too little."""
         release = self.path / "release"
         release.mkdir(exist_ok=True)
+        words = release / "PRIVACY.txt"
+        if words.exists() and words.read_text() != statement.text() + "\n":
+            (release / "report.html").unlink(missing_ok=True)  # of the run before it was extended: it claims too much
         write_json(release / "privacy.json", asdict(statement))
-        write_atomically(release / "PRIVACY.txt", (statement.text() + "\n").encode())
+        write_atomically(words, (statement.text() + "\n").encode())
         write_table(release / "synthetic.parquet", samples_to_columns(samples))
 
     def _round(self, turn: int, *, make: bool = True) -> Path:

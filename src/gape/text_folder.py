@@ -8,6 +8,7 @@ and the ledger of the data: beside the data, since the budget belongs to the dat
 """
 
 import fcntl
+import math
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
@@ -51,11 +52,7 @@ class Standing:
 
     budget: Budget
     releases: tuple[Release, ...]
-
-    @property
-    def epsilon(self) -> float:
-        """What all runs on the data have spent, at the delta of the budget."""
-        return spent(self.releases, self.budget.delta)
+    epsilon: float  # of all runs on the data, at the delta of the budget
 
     def fits(self, plan: Plan) -> bool:
         """Whether the budget allows a new run."""
@@ -68,7 +65,12 @@ def ledger_of(settings: Settings) -> Standing | None:
     if path == ":memory:" or not Path(path).exists():
         return None
     with closing(_ledger(path)) as ledger:
-        return Standing(ledger.budget, ledger.releases())
+        return Standing(ledger.budget, ledger.releases(), ledger.total(ledger.budget.delta))
+
+
+def _run_epsilon(ledger: Ledger, run: str, delta: float) -> float:
+    """What a run has spent; infinite where its releases have no guarantee."""
+    return spent(ledger.releases(run), delta) if ledger.secure(run) and not ledger.unpaid(run) else math.inf
 
 
 class TextFolder:
@@ -147,16 +149,16 @@ class TextFolder:
         budget = Budget(settings.budget_epsilon or plan.epsilon, plan.delta, plan.neighbours)
         ledger = _ledger(path, budget)
         with _closed_on_error(ledger):
+            try:
+                ledger.bind(lambda salt: text_fingerprint(private, salt), unit_of(private))
+            except PrivacyError as error:
+                raise PrivacyError(f"{private.source} has changed, or is read in another way: {error}") from None
             if settings.budget_epsilon is not None and ledger.budget.epsilon != settings.budget_epsilon:
                 ledger.change_budget(epsilon=settings.budget_epsilon, delta=ledger.budget.delta)
             try:
                 ledger.require(self._run or "", plan.releases)
             except BudgetError as error:
                 raise BudgetError(f"{error} by budget_epsilon, which is for all runs on the data together") from None
-            try:
-                ledger.bind(lambda salt: text_fingerprint(private, salt), unit_of(private))
-            except PrivacyError as error:
-                raise PrivacyError(f"{private.source} has changed, or is read in another way: {error}") from None
         return ledger
 
     def status(self) -> Status:
@@ -170,8 +172,8 @@ class TextFolder:
         if path != ":memory:" and Path(path).exists():
             ledger = _ledger(path)
             budget = ledger.budget
-            data_epsilon = spent(ledger.releases(), budget.delta)
-            run_epsilon = spent(ledger.releases(self._run), budget.delta) if self._run else 0.0
+            data_epsilon = ledger.total(budget.delta)
+            run_epsilon = _run_epsilon(ledger, self._run, budget.delta) if self._run else 0.0
             ledger.close()
         return Status(
             finished=self.finished,

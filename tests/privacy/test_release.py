@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from gape.errors import BudgetError, InputError, PrivacyError
+from gape.errors import BudgetError, InputError, PrivacyError, RunError
 from gape.privacy.accounting import Release, noise_scale
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.release import release_votes
@@ -43,6 +43,16 @@ def test_the_release_is_noisy_charged_and_stored() -> None:
     assert np.abs(votes - EXACT).max() < 20 * RELEASE.sigma
     assert bank.ledger.releases() == (RELEASE,)
     assert np.array_equal(electorate.counts, EXACT)
+
+
+def test_candidates_are_the_same_by_what_they_are_known_as() -> None:
+    electorate, bank = FixedElectorate(), account()
+    first = release_votes(electorate, CANDIDATES, 1, RELEASE, bank, None, "these")
+    again = release_votes(electorate, CANDIDATES * np.float32(1 + 2**-20), 1, RELEASE, bank, None, "these")
+    assert np.array_equal(first, again)
+    assert electorate.asked == 1
+    with pytest.raises(RunError, match="other candidates than these"):
+        release_votes(electorate, CANDIDATES, 1, RELEASE, bank, None, "those")
 
 
 def test_a_round_that_was_paid_for_is_not_drawn_again() -> None:

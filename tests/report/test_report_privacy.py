@@ -11,12 +11,12 @@ import pytest
 import parts
 from gape.data import load_texts
 from gape.embedders.minilm import MiniLM
-from gape.files import read_table, samples_from_arrow
+from gape.files import read_json, read_table, samples_from_arrow, write_json
 from gape.report import write_report
 from gape.voting.nearest import nearest_votes
 from made_up import CANARIES
 from report.reading import data_of, elements_of, words_of
-from report.runs import PRIVATE_NAME
+from report.runs import PRIVATE_NAME, stopped, text_run, vector_run
 
 
 def release_of(run: Path, out: Path) -> bytes:
@@ -138,3 +138,20 @@ def test_tokens_and_cost_are_those_of_the_stored_answers(texts: Path, tmp_path: 
     assert "3,000 read, 1,500 written" in words
     assert "0.006, in the currency of the prices" in words
     assert "secret answer" not in (tmp_path / "report.html").read_text()
+
+
+def test_a_page_before_the_end_promises_nothing_that_cannot_be_kept(tmp_path: Path) -> None:
+    whole = text_run(tmp_path, separation="private-kmeans")
+    page = words_of(write_report(stopped(whole, tmp_path / "stopped", after=1)))
+    assert "NOT PRIVATE: this run reads more of the private data than it pays for" in page
+    assert "differential privacy for one record" not in page
+
+
+def test_a_page_before_the_end_tells_what_the_noise_costs(tmp_path: Path) -> None:
+    whole = vector_run(tmp_path)
+    file = whole / "internal" / "settings.json"
+    settings = read_json(file)
+    write_json(file, settings | {"plan": settings["plan"] | {"epsilon": 0.1}})
+    page = words_of(write_report(stopped(whole, tmp_path / "stopped", after=1)))
+    assert "(2, 1e-05)-differential privacy" in page
+    assert "(0.1, 1e-05)" not in page

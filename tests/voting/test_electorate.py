@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -102,3 +104,9 @@ def test_bad_arguments_are_refused_without_private_values() -> None:
         LocalElectorate(at(float("nan"), 123.25))
     assert "123.25" not in str(caught.value)
     assert "123.25" not in repr(LocalElectorate(at(123.25)))
+
+
+def test_equal_units_of_other_types_are_one() -> None:
+    points, candidates = np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32)
+    units: Any = [7, 7.0]
+    assert LocalElectorate(points, units=units).count(candidates, 1).sum() == 1

@@ -19,7 +19,8 @@ from gape.errors import InputError, RunError
 from gape.export import read_statement
 from gape.files import read_json, read_table
 from gape.plan import Plan
-from gape.privacy.accounting import Release, delta_spent, noise_scale, spent, stated
+from gape.privacy.accounting import Release, noise_scale, spent, stated
+from gape.privacy.ledger import UNPAID
 from gape.privacy.statement import PrivacyStatement
 from gape.run_folder import plan_from_json
 from gape.settings import Settings, read_toml
@@ -57,7 +58,7 @@ class RunAudit:
     def text(self) -> str:
         """Say it in a sentence or two."""
         made = f"{self.releases} of {self.plan.rounds} releases were made, which cost epsilon {stated(self.epsilon)}"
-        claim = f"claimed is {self.plan.epsilon:.4g} at delta {self.plan.delta:.3g}"
+        claim = f"claimed is {self.plan.epsilon:.4g} at delta {stated(self.plan.delta, 3)}"
         if self.passed:
             stage = "statement, plan and ledger agree" if self.finished else "plan and ledger agree so far"
             return f"The books are in order: {stage}; {made}, and {claim}."
@@ -78,8 +79,8 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
         raise RunError(f"{run} is not the folder of a run that has begun; name the folder that the run was made in")
     name, ledger_id, plan = _settings(internal / "settings.json")
     facts, books = _read_ledger(Path(ledger) if ledger else _ledger_path(internal))
-    mine = books.get(name, [])
-    everything = [entry.release for entries in books.values() for entry in entries]
+    mine, unpaid = books.get(name, []), facts.get(UNPAID + name, "")
+    total = _total(facts, books, plan.delta)
     checks = [
         _check_identity(ledger_id, facts),
         check_accounts(plan) if math.isfinite(plan.epsilon) else _no_claim(),
@@ -87,14 +88,14 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
         _check_unit(plan, facts, mine),
         _check_rounds(plan, mine),
         _check_votes(internal, mine),
-        _check_source(mine),
-        _check_budget(facts, everything),
+        _check_source(mine, unpaid),
+        _check_budget(facts, books),
     ]
-    stated = run / "release" / "privacy.json"
-    if stated.exists():
-        checks.append(_check_statement(run, plan, facts, mine, everything))
+    told = (run / "release" / "privacy.json").exists()
+    if told:
+        checks.append(_check_statement(run, plan, facts, mine, unpaid, total))
     cost = spent([entry.release for entry in mine], plan.delta)
-    return RunAudit(plan, len(mine), cost, stated.exists() and len(mine) == plan.rounds, tuple(checks))
+    return RunAudit(plan, len(mine), cost, told and len(mine) == plan.rounds, tuple(checks))
 
 
 def _ledger_path(internal: Path) -> Path:
@@ -190,28 +191,43 @@ def _same(file: Path, charged: NoisyVotes) -> bool:
     return table.column_names == ["noisy_votes"] and np.array_equal(table["noisy_votes"].to_numpy(), charged)
 
 
-def _check_source(mine: list[Entry]) -> Check:
+def _check_source(mine: list[Entry], unpaid: str) -> Check:
     wrong = [entry.turn for entry in mine if not entry.secure]
     if wrong:
         return Check("source", passed=False, finding=f"noise from a known seed in {_rounds(wrong)}: NOT PRIVATE")
+    if unpaid:
+        return Check("source", passed=False, finding=f"{unpaid} was read off the data, and not paid for: NOT PRIVATE")
     return Check("source", passed=True, finding="all noise is recorded as from a secure source")
 
 
-def _check_budget(facts: dict[str, str], everything: list[Release]) -> Check:
+def _total(facts: dict[str, str], books: dict[str, list[Entry]], delta: float) -> float:
+    """What everything in the ledger adds up to; infinite where a release has no guarantee."""
+    if any(UNPAID + run in facts or not all(entry.secure for entry in entries) for run, entries in books.items()):
+        return math.inf
+    return spent([entry.release for entries in books.values() for entry in entries], delta)
+
+
+def _check_budget(facts: dict[str, str], books: dict[str, list[Entry]]) -> Check:
     epsilon, delta = float(facts["epsilon"]), float(facts["delta"])
-    passed = math.isinf(epsilon) or delta_spent(everything, epsilon) <= delta
-    finding = f"all runs on the data have spent {stated(spent(everything, delta))} of a budget of {epsilon:g}"
-    return Check("budget", passed, f"{finding} at delta {delta:.3g}")
+    total = _total(facts, books, delta)
+    passed = total <= epsilon * (1 + _EPSILON_TOLERANCE)
+    finding = f"all runs on the data have spent {stated(total)} of a budget of {epsilon:g}"
+    return Check("budget", passed, f"{finding} at delta {stated(delta, 3)}")
 
 
 def _check_statement(
-    run: Path, plan: Plan, facts: dict[str, str], mine: list[Entry], everything: list[Release]
+    run: Path, plan: Plan, facts: dict[str, str], mine: list[Entry], unpaid: str, total: float
 ) -> Check:
     """The statement, in figures and in words, must say what the ledger amounts to."""
-    statement = read_statement(run / "release" / "privacy.json")
+    try:
+        statement = read_statement(run / "release" / "privacy.json")
+    except RunError:
+        return Check("statement", passed=False, finding="it is damaged, or claims more than the releases it tells of")
     complete = (run / "internal" / "rounds" / f"{plan.rounds:03d}" / "synthetic.parquet").exists()
     told = mine if complete else mine[: len(statement.sigma)]  # an extended run keeps its statement until it ends
-    wrong = _misstated(statement, told, facts["neighbours"], plan.delta, spent(everything, plan.delta))
+    wrong = _misstated(statement, told, facts["neighbours"], plan.delta, total)
+    if statement.unpaid != unpaid:
+        wrong.append("unpaid")
     if (run / "release" / "PRIVACY.txt").read_text() != statement.text() + "\n":
         wrong.append("PRIVACY.txt")
     if wrong:
@@ -244,8 +260,8 @@ def _misstated(
     return [name for name, right in agrees.items() if not right]
 
 
-def _close(stated: float, derived: float) -> bool:
-    return stated == derived or math.isclose(stated, derived, rel_tol=_EPSILON_TOLERANCE)
+def _close(claimed: float, derived: float) -> bool:
+    return claimed == derived or math.isclose(claimed, derived, rel_tol=_EPSILON_TOLERANCE)
 
 
 def _rounds(turns: list[int]) -> str:

@@ -1,5 +1,6 @@
 """`gape status`, `gape export`, `gape expand`: what to do with a run that is there."""
 
+import math
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -105,7 +106,10 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
     if now.budget is None or now.epsilon_spent is None or now.dataset_epsilon is None:
         rows["spent"] = "not known: the ledger is not where the settings say"
     else:
-        rows["spent"] = f"epsilon {stated(now.epsilon_spent)} by this run, at delta {now.budget.delta:.3g}"
-        total = stated(now.dataset_epsilon)
-        rows["dataset"] = f"epsilon {total} of a budget of {now.budget.epsilon:g}, by all runs on it"
+        rows["spent"] = f"{_spent(now.epsilon_spent)} by this run, at delta {stated(now.budget.delta, 3)}"
+        rows["dataset"] = f"{_spent(now.dataset_epsilon)} of a budget of {now.budget.epsilon:g}, by all runs on it"
     return rows
+
+
+def _spent(epsilon: float) -> str:
+    return f"epsilon {stated(epsilon)}" + " (NOT PRIVATE)" * math.isinf(epsilon)

@@ -133,8 +133,8 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
     kept = " and the text itself" if chosen.keep else ""
     rows = {
         "data": f"{private.source}: {len(private)} records{users}{blank}",
-        "guarantee": f"epsilon {chosen.epsilon:g}, delta {chosen.delta:.3g}, for one {unit} ({chosen.neighbours}); the "
-        f"number of {unit}s is taken as public",
+        "guarantee": f"epsilon {chosen.epsilon:g}, delta {stated(chosen.delta, 3)}, for one {unit} "
+        f"({chosen.neighbours})" + (f"; the number of {unit}s is taken as public" * (chosen.neighbours == "replace")),
         "noise": f"sigma {chosen.sigma:.4g} on every vote, in each of {chosen.rounds} rounds",
         "texts": f"{chosen.samples} samples; {variations} variations of each{kept}: "
         f"{chosen.samples * (variations + int(chosen.keep))} candidates a round",

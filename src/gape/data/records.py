@@ -3,6 +3,7 @@
 import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -131,4 +132,6 @@ def record_name(cell: Any, where: str, column: str) -> str:
         raise InputError(f"{where} holds {type(cell).__name__} in column {column!r}; use one name or number instead")
     if isinstance(cell, float | np.floating) and float(cell).is_integer():
         cell = int(cell)  # 7 and 7.0 are one user, who must not become two
+    if isinstance(cell, Decimal):
+        cell = int(cell) if cell == cell.to_integral_value() else cell.normalize()
     return _HALF_A_PAIR.sub("\ufffd", str(cell))

@@ -132,7 +132,7 @@ def run_clusters(
     budget = Budget(spent(plan.releases * len(chosen), plan.delta), plan.delta)
     with closing(Ledger(folder / "ledger.sqlite", budget)) as ledger:
         runs = [_run_method(folder, method, plan, private, chosen[method], ledger, progress) for method in chosen]
-        total = spent(ledger.releases(), plan.delta)
+        total = ledger.total(plan.delta)
     comparison = folder / "comparison.png"
     title = f"Private Evolution on two clusters, {rounds} rounds, {runs[-1].statement.headline}"
     comparison_figure(comparison, private, {each.method: each.trajectory for each in runs}, title)

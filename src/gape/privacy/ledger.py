@@ -31,6 +31,7 @@ from gape.types import NoisyVotes
 
 _FORMAT = "1"
 _WAIT_SECONDS = 60.0
+UNPAID = "unpaid by run "  # before the name of a run: a fact that says what it reads and does not pay for
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS releases (
@@ -172,6 +173,24 @@ class Ledger:
             (least,) = self._database.execute(query, (run,)).fetchone()
         return least is None or bool(least)
 
+    def mark_unpaid(self, run: str, what: str) -> None:
+        """Write down what of the private data a run uses that no release pays for: it has no guarantee, ever."""
+        with self._transaction():
+            self._set_facts(**{UNPAID + run: what})
+
+    def unpaid(self, run: str) -> str:
+        """What a run uses that no release pays for, in words."""
+        return self._facts().get(UNPAID + run, "")
+
+    def total(self, delta: float) -> float:
+        """The epsilon of everything that was ever released; infinite where a release has no guarantee."""
+        with (
+            self._usable(),
+            closing(self._database.execute("SELECT run, min(secure) FROM releases GROUP BY run")) as rows,
+        ):
+            unguarded = [run for run, secure in rows if not secure or self.unpaid(run)]
+        return math.inf if unguarded else spent(self.releases(), delta)
+
     def require(self, run: str, planned: Sequence[Release]) -> None:
         """Refuse a run whose releases, those it has not yet made, would exceed the budget."""
         remaining = tuple(planned)[len(self.releases(run)) :]
@@ -222,8 +241,8 @@ class Ledger:
         if added and not budget.allows((*made, *added)):
             needed, used = (spent(r, budget.delta) for r in ((*made, *added), made))
             raise BudgetError(
-                f"{len(added)} more releases would bring the dataset to epsilon {needed:.4g}, above its budget of "
-                f"{budget.epsilon:g} at delta {budget.delta:g} ({len(made)} releases have used {used:.4g}); "
+                f"{len(added)} more releases would bring the dataset to epsilon {stated(needed)}, above its budget of "
+                f"{budget.epsilon:g} at delta {budget.delta:g} ({len(made)} releases have used {stated(used)}); "
                 "use more noise or fewer rounds, or change the budget"
             )
 

@@ -19,12 +19,14 @@ def release_votes(
     release: Release,
     account: Account,
     noise: Noise | None = None,
+    known_as: str | None = None,
 ) -> NoisyVotes:
     """Release nearest-candidate votes with discrete Gaussian noise (Algorithm 1, the two lines after VariationAPI).
 
     Replacing one privacy unit moves at most `votes_per_unit` votes: L2 sensitivity sqrt(2 votes_per_unit). The
     release is charged and on disk before it is returned; a round that was already paid for is returned as it
-    was. The exact counts exist inside this function only. `candidates` is (v, d); the result is (v,).
+    was, to candidates that are `known_as` the same, by default by their points. The exact counts exist inside this
+    function only. `candidates` is (v, d); the result is (v,).
     """
     candidates = check_points(candidates, "candidates")
     if candidates.shape[1] != electorate.dimension:
@@ -37,7 +39,7 @@ def release_votes(
             f"the plan accounts for {release.votes_per_unit} votes per {electorate.unit}, but "
             f"{electorate.votes_per_unit} are cast; make the plan with the electorate's votes_per_unit"
         )
-    digest = points_digest(candidates)
+    digest = known_as or points_digest(candidates)
     stored = account.stored(turn, digest)
     if stored is not None:
         return stored

@@ -49,20 +49,25 @@ class PrivacyStatement:
         sigma = " and ".join(f"{scale:g}" for scale in scales)
         votes = "one vote" if self.votes_per_unit == 1 else f"{self.votes_per_unit} votes"
         epsilon, delta, total = map(stated, (self.epsilon, self.delta, self.dataset_epsilon))
+        together = f"All releases about this dataset so far add up to epsilon {total} at the same delta."
+        if math.isinf(self.dataset_epsilon):
+            together = "Another release about this dataset has no guarantee, so that all of them together have none."
+        # Under the other relation the number is what a neighbour differs in.
+        counted = f"the number of {self.unit}s, " if self.neighbours == "replace" else ""
         releases = "one release" if len(self.sigma) == 1 else f"{len(self.sigma)} adaptive releases"
         return (
             f"This synthetic dataset is ({epsilon}, {delta})-differentially private: {relation} in the private data "
             f"makes no outcome more likely than e^{epsilon} times what it was, plus {delta}. "
             f"Mechanism: {releases} of nearest-candidate votes, at most {votes} per "
             f"{self.unit} and release, with discrete Gaussian noise of scale {sigma} from a secure source. All else is "
-            f"post-processing. All releases about this dataset so far add up to epsilon {total} at the same delta. "
-            f"Taken as public: the number of {self.unit}s, the settings of the run, the generator and the embedding "
-            "model."
+            f"post-processing. {together} Taken as public: {counted}the settings of the run, the generator and the "
+            "embedding model."
         )
 
 
 def privacy_statement(account: Account, delta: float, unit: str, unpaid: str = "") -> PrivacyStatement:
     """State what the releases of a run cost, from the ledger; nothing is private that also used what is `unpaid`."""
+    unpaid = unpaid or account.ledger.unpaid(account.run)
     releases = account.ledger.releases(account.run)
     epsilon = spent(releases, delta)
     secure = account.ledger.secure(account.run)
@@ -75,6 +80,6 @@ def privacy_statement(account: Account, delta: float, unit: str, unpaid: str = "
         sigma=tuple(release.sigma for release in releases),
         votes_per_unit=max((release.votes_per_unit for release in releases), default=1),
         secure_noise=secure,
-        dataset_epsilon=spent(account.ledger.releases(), delta),
+        dataset_epsilon=account.ledger.total(delta),
         unpaid=unpaid,
     )

@@ -68,9 +68,7 @@ def write_report(
         drawn, seen = _draw(folder, held, (private, text) if internal else None, progress or (lambda _: None))
     page = render(folder, gather(folder, held), drawn, seen, title).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, page)
-    if internal:
-        path.chmod(0o600)
+    write_atomically(path, page, mode=0o600 if internal else None)
     return path
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gape.language.stored import stored_tokens
-from gape.privacy.accounting import stated
+from gape.privacy.accounting import Release, spent, stated
 from gape.report.rounds import Folder
 from gape.run_folder import versions_in_words
-from gape.settings import Settings
+from gape.settings import PRIVATE_KMEANS, Settings
 
 RELATION = {
     "replace": "replace-one: the private data with one {unit} replaced by another",
@@ -31,14 +31,27 @@ def unit_of(folder: Folder) -> str:
     return "user" if folder.settings is not None and folder.settings.user else "record"
 
 
+def epsilon_of(folder: Folder) -> float:
+    """What a run is stated to cost or, before its end, what its releases will; infinite where it is not private."""
+    told, plan = folder.statement, folder.plan
+    if told is not None:
+        return told.epsilon if told.private else math.inf
+    if folder.settings is not None and folder.settings.separation == PRIVATE_KMEANS:
+        return math.inf
+    release = Release(folder.sigma, plan["neighbours"], int(plan["votes_per_unit"]))
+    return max(float(plan["epsilon"]), spent([release] * int(plan["rounds"]), float(plan["delta"])))
+
+
 def promise(folder: Folder) -> str:
     """State the guarantee in words; before the end of a run, that there is none yet."""
     if folder.statement is not None:
         return folder.statement.text()
     plan, unit = folder.plan, unit_of(folder)
-    epsilon, delta = float(plan["epsilon"]), float(plan["delta"])
-    if math.isinf(epsilon):
+    epsilon, delta = epsilon_of(folder), float(plan["delta"])
+    if math.isinf(float(plan["epsilon"])):
         return "NOT PRIVATE: the votes of this run are released without noise. Do not publish what it makes."
+    if math.isinf(epsilon):
+        return "NOT PRIVATE: this run reads more of the private data than it pays for. Do not publish what it makes."
     return (
         f"No guarantee is stated before the end of the run. When all {plan['rounds']} rounds are done it is to be "
         f"({stated(epsilon)}, {stated(delta)})-differential privacy for one {unit}; every round that has voted is "
@@ -48,14 +61,12 @@ def promise(folder: Folder) -> str:
 
 def guarantee(folder: Folder) -> dict[str, str]:
     """The terms of the guarantee, one by one; none where there is no privacy to speak of."""
-    if folder.statement is not None and not folder.statement.private:
-        return {}
-    plan, unit = folder.plan, unit_of(folder)
-    if math.isinf(float(plan["epsilon"])):
+    plan, unit, epsilon = folder.plan, unit_of(folder), epsilon_of(folder)
+    if math.isinf(epsilon):
         return {}
     told = folder.statement
     rows = {
-        "Epsilon": stated(told.epsilon if told else float(plan["epsilon"])),
+        "Epsilon": stated(epsilon),
         "Delta": stated(float(plan["delta"])),
         "Protected unit": f"one {unit}",
         "Neighbouring data": RELATION[plan["neighbours"]].format(unit=unit),
@@ -65,7 +76,9 @@ def guarantee(folder: Folder) -> dict[str, str]:
     }
     if told is not None:
         rows["Source of the noise"] = "the operating system's secure generator; no seed exists"
-        rows["All releases on the data"] = f"epsilon {stated(told.dataset_epsilon)} at the same delta, up to this one"
+        together = f"epsilon {stated(told.dataset_epsilon)} at the same delta, up to this one"
+        none = "no guarantee together, for another one has none"
+        rows["All releases on the data"] = together if math.isfinite(told.dataset_epsilon) else none
     return rows
 
 
@@ -77,7 +90,7 @@ def assumed_public(folder: Folder) -> list[str]:
     """What the guarantee takes as known to everybody."""
     unit = unit_of(folder)
     lines = [
-        f"the number of {unit}s in the private data",
+        *([f"the number of {unit}s in the private data"] if folder.plan["neighbours"] == "replace" else []),
         "the settings of the run, as listed below",
         "the generator, taken not to have learnt from the private data, and all it is asked",
         "the embedding model",

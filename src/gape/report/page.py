@@ -144,17 +144,16 @@ def _edges(lineage: Lineage) -> list[int]:
 
 
 def _figures(folder: Folder) -> dict[str, str]:
-    plan, statement = folder.plan, folder.statement
+    plan = folder.plan
     rows = {
         "rounds of voting": f"{folder.last}" if folder.finished else f"{folder.last} of {plan['rounds']}",
         "candidates judged": f"{sum(len(each.votes) for each in folder.rounds):,}",
     }
     if not _private(folder):
         return rows | {"guarantee": "none"}
-    epsilon = statement.epsilon if statement is not None else float(plan["epsilon"])
     planned = "" if folder.finished else ", planned"
     return {
-        f"epsilon{planned}": stated(epsilon, 3),
+        f"epsilon{planned}": stated(facts.epsilon_of(folder), 3),
         f"delta{planned}": _power(float(plan["delta"])),
         "sigma, in votes": f"{folder.sigma:.3g}",
         **rows,
@@ -169,7 +168,7 @@ def _power(number: float) -> str:
 
 def _private(folder: Folder) -> bool:
     """Whether a guarantee holds, or is planned to."""
-    return folder.statement.private if folder.statement is not None else math.isfinite(float(folder.plan["epsilon"]))
+    return math.isfinite(facts.epsilon_of(folder))
 
 
 def _warning(folder: Folder, internal: Internal | None) -> str:

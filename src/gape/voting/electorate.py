@@ -94,7 +94,8 @@ class _Units:
     """Rows grouped by the unit they belong to."""
 
     def __init__(self, units: Sequence[str] | Sequence[int], rows: int) -> None:
-        self.names = [str(unit) for unit in units]
+        first: dict[str | int, str] = {}
+        self.names = [first.setdefault(unit, str(unit)) for unit in units]  # 7 and 7.0 are one unit
         if len(self.names) != rows:
             raise InputError(f"units must name the unit of each of the {rows} records, got {len(self.names)} names")
         _, group = np.unique(np.array(self.names), return_inverse=True)
