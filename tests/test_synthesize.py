@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
@@ -144,6 +145,61 @@ class TestFolder:
         standing = ledger_of(by_corpus(data))
         assert standing is not None
         assert standing.budget.epsilon == 4.0
+
+    def test_a_budget_that_would_not_do_is_not_set(self, data: Path) -> None:
+        run_text(by_corpus(data), data.parent / "run")
+        with pytest.raises(BudgetError, match=r"above its budget of 4.5"):
+            run_text(by_corpus(data, budget_epsilon=4.5), data.parent / "again")
+        standing = ledger_of(by_corpus(data))
+        assert standing is not None
+        assert standing.budget.epsilon == 4.0
+
+    def test_the_private_data_is_no_corpus(self, data: Path) -> None:
+        (data.parent / "link.csv").symlink_to(data)
+        for name in ("reviews.csv", "link.csv"):
+            chosen = replace(by_corpus(data), generator=f"corpus:{data.parent / name}", corpus_text="review")
+            with pytest.raises(PrivacyError, match="is the private data, and a corpus is published as it is"):
+                run_text(chosen, data.parent / "run")
+        assert not (data.parent / "run").exists()
+
+    def test_a_corpus_whose_texts_cannot_be_told_is_refused_before_any_work(self, data: Path) -> None:
+        corpus = write_csv(data.parent / "public.csv", private_rows(9))
+        chosen = replace(by_corpus(data), generator=f"corpus:{corpus}")
+        with pytest.raises(InputError, match=r"of the corpus, .* set corpus_text to the right one of"):
+            run_text(chosen, data.parent / "run")
+        assert not list(data.parent.glob("*ledger*"))
+
+    def test_every_label_begins_with_a_text(self, data: Path) -> None:
+        chosen = by_corpus(data, label="stars", labels=tuple("abcdefg"), samples=6)
+        with pytest.raises(InputError, match="7 labels need a text each to begin with, and there are to be 6"):
+            run_text(chosen, data.parent / "run")
+
+    def test_a_run_goes_on_with_its_own_ledger_alone(self, data: Path) -> None:
+        folder, ledger = data.parent / "run", data.parent / "reviews.csv.gape-ledger.sqlite"
+
+        def stop(now: Progress) -> None:
+            if now.round == 2:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run_text(by_corpus(data), folder, progress=stop)
+        before, kept = TextFolder(folder).settings(), TextFolder(folder).status()
+        with pytest.raises(RunError, match=r"is not at .*nope.sqlite; put it back there"):
+            resume(folder, ledger=str(data.parent / "nope.sqlite"))
+        assert not (data.parent / "nope.sqlite").exists()
+        other = write_csv(data.parent / "other.csv", private_rows(50))
+        run_text(by_corpus(other), data.parent / "second")
+        with pytest.raises(RunError, match="is charged to another ledger"):
+            resume(folder, ledger=f"{other}.gape-ledger.sqlite")
+        assert TextFolder(folder).settings() == before
+        moved = ledger.rename(data.parent / "elsewhere.sqlite")
+        assert TextFolder(folder).status().epsilon_spent is None
+        shutil.copy(f"{other}.gape-ledger.sqlite", ledger)
+        assert TextFolder(folder).status().epsilon_spent is None  # not known, and not that of another run
+        ledger.unlink()
+        moved.rename(ledger)
+        assert TextFolder(folder).status() == kept
+        assert resume(folder).privacy.private
 
     def test_settings_are_written_in_full(self, data: Path) -> None:
         run_text(by_corpus(data), data.parent / "run")

@@ -14,8 +14,9 @@ from gape.cluster import RayElectorate, TextShard, in_parts, ray_cluster
 from gape.cluster.session import cluster_cores
 from gape.clustering import assign, k_means
 from gape.data import Records, load_texts
+from gape.data.records import choose_columns, open_table
 from gape.embedders.privacy import require_private_embedding
-from gape.errors import InputError
+from gape.errors import InputError, PrivacyError
 from gape.labels import LabelledEmbedder, labelled
 from gape.plan import Plan
 from gape.privacy.accounting import Neighbours
@@ -174,6 +175,11 @@ def resolved(settings: Settings, private: Private) -> Settings:
         scales=scales,
         copies=copies,
     )
+    if settings.labels is not None and _known(settings.initial) < len(settings.labels):
+        raise InputError(
+            f"{len(settings.labels)} labels need a text each to begin with, and there are to be {settings.initial}; "
+            f"set samples, or initial, to {len(settings.labels)} or more"
+        )
     votes = settings.votes_per_record or _votes_per_record(settings, units)
     return settings.with_values(votes_per_record=votes, votes_per_unit=settings.votes_per_unit or votes)
 
@@ -291,8 +297,8 @@ def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], in
     """How texts are varied, at which scales, and how often at each."""
     kind = kind_of(settings.generator, GENERATORS, "generator")
     variation = settings.variation or {"openai": "rephrase", "corpus": None}.get(kind, "resample")
-    if kind == "corpus" and not Path(file := settings.generator.partition(":")[2]).exists():
-        raise InputError(f"there is no corpus {file}; name a file of public texts after corpus:")
+    if kind == "corpus":
+        _check_corpus(settings)
     if kind == "openai" and variation == "resample":
         raise InputError(
             "variation 'resample' needs a model that goes on from an opening, and a chat service does not; use "
@@ -302,6 +308,19 @@ def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], in
     if settings.scales is not None:
         scales, copies = settings.scales, 1
     return variation, scales, settings.copies or copies
+
+
+def _check_corpus(settings: Settings) -> None:
+    """Refuse a corpus that is not there, that is the private data, or whose texts cannot be told."""
+    file = settings.generator.partition(":")[2]
+    if not Path(file).exists():
+        raise InputError(f"there is no corpus {file}; name a file of public texts after corpus:")
+    if settings.data and Path(settings.data).exists() and Path(settings.data).samefile(file):
+        raise PrivacyError(f"{file} is the private data, and a corpus is published as it is; name one of public texts")
+    try:
+        choose_columns(open_table(file), settings.corpus_text, None, None)
+    except InputError as error:
+        raise InputError(f"of the corpus, {str(error).replace('set text to', 'set corpus_text to')}") from None
 
 
 def _refuse_unknown(settings: Settings) -> None:

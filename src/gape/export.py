@@ -72,7 +72,7 @@ the others.
 If it was trained on the private data, the guarantee above says nothing.
 - Choices made by looking at the private data, such as settings or prompts, and further releases about the same data: \
 both add to the cost.
-- Truth: rows are invented, and one that resembles a person or an event is no evidence of either."""
+- Truth: rows are invented or from elsewhere, and one that resembles a person or an event is no evidence of either."""
 
 
 def export(
@@ -247,8 +247,9 @@ def _write_folder(destination: Path, content: dict[str, bytes]) -> list[Path]:
 def _card(name: str, settings: dict[str, Any], statement: PrivacyStatement, table: pa.Table, *, hub: bool) -> bytes:
     """Describe the dataset and its guarantee for a privacy officer, with the metadata that the hub reads first."""
     summary = (
-        f"{len(table)} synthetic records; columns: {', '.join(table.column_names)}. A generator wrote every row, and "
-        "private records only voted on which rows to keep (Private Evolution)."
+        f"{len(table)} synthetic records; columns: {', '.join(table.column_names)}. Every row was written by a "
+        "generator, or taken by it from public texts; private records only voted on candidates (Private Evolution), "
+        "and rows are those that were kept, or variations of them."
     )
     parts = [
         _front_matter(name, statement, len(table), hub=hub),

@@ -259,6 +259,8 @@ class Settings:
                 raise InputError(f"{name} must be positive, got {value:g}{remedy}")
         if self.seed < 0:
             raise InputError(f"seed must not be negative, got {self.seed}")
+        if not 0 <= self.temperature <= 10:
+            raise InputError(f"temperature must lie between 0 and 10, got {self.temperature:g}")
         if self.votes_per_unit is not None and self.votes_per_unit != (self.votes_per_record or 1) and not self.user:
             raise InputError(
                 f"a record casts {self.votes_per_record or 1} votes, got votes_per_unit {self.votes_per_unit}; name a "
@@ -278,9 +280,8 @@ class Settings:
         try:
             object.__setattr__(self, "separation", float(self.separation))
         except ValueError:
-            raise InputError(
-                f"separation must be a number or {PRIVATE_KMEANS}, got {_brief(self.separation)}"
-            ) from None
+            said = f"separation must be a number or {PRIVATE_KMEANS}, got {_brief(self.separation)}"
+            raise InputError(said) from None
 
     def _check_threshold(self) -> None:
         if self.threshold in {"auto", "paper"}:
@@ -290,9 +291,8 @@ class Settings:
         except ValueError:
             sigmas = math.nan
         if not 0 <= sigmas < math.inf:
-            raise InputError(
-                f"threshold must be auto, paper or a number of sigmas, at least 0, got {_brief(self.threshold)}"
-            )
+            said = f"threshold must be auto, paper or a number of sigmas, at least 0, got {_brief(self.threshold)}"
+            raise InputError(said)
         object.__setattr__(self, "threshold", sigmas)
 
     def _check_engine(self) -> None:

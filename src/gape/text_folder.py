@@ -11,7 +11,7 @@ import fcntl
 import math
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from gape.assembly import Private, text_fingerprint, unit_of
@@ -147,18 +147,28 @@ class TextFolder:
         if path != ":memory:" and Path(path).parent == self._internal:
             self.write(settings)
         budget = Budget(settings.budget_epsilon or plan.epsilon, plan.delta, plan.neighbours)
+        if self._run and path != ":memory:" and not Path(path).exists():
+            raise RunError(
+                f"the ledger that {self.path} is charged to is not at {path}; put it back there, or say where it is as "
+                "ledger"
+            )
         ledger = _ledger(path, budget)
         with _closed_on_error(ledger):
+            if self._run and not self._is_charged_to(ledger):
+                raise RunError(f"{self.path} is charged to another ledger; give the one it was started with")
             try:
                 ledger.bind(lambda salt: text_fingerprint(private, salt), unit_of(private))
             except PrivacyError as error:
                 raise PrivacyError(f"{private.source} has changed, or is read in another way: {error}") from None
-            if settings.budget_epsilon is not None and ledger.budget.epsilon != settings.budget_epsilon:
-                ledger.change_budget(epsilon=settings.budget_epsilon, delta=ledger.budget.delta)
+            wanted = ledger.budget
+            if settings.budget_epsilon is not None:
+                wanted = replace(wanted, epsilon=settings.budget_epsilon)
             try:
-                ledger.require(self._run or "", plan.releases)
+                ledger.require(self._run or "", plan.releases, wanted)
             except BudgetError as error:
                 raise BudgetError(f"{error} by budget_epsilon, which is for all runs on the data together") from None
+            if wanted != ledger.budget:
+                ledger.change_budget(epsilon=wanted.epsilon, delta=wanted.delta)
         return ledger
 
     def status(self) -> Status:
@@ -170,11 +180,11 @@ class TextFolder:
         path = self._ledger_path(settings)
         run_epsilon = data_epsilon = budget = None
         if path != ":memory:" and Path(path).exists():
-            ledger = _ledger(path)
-            budget = ledger.budget
-            data_epsilon = ledger.total(budget.delta)
-            run_epsilon = _run_epsilon(ledger, self._run, budget.delta) if self._run else 0.0
-            ledger.close()
+            with closing(_ledger(path)) as ledger:
+                if not self._run or self._is_charged_to(ledger):
+                    budget = ledger.budget
+                    data_epsilon = ledger.total(budget.delta)
+                    run_epsilon = _run_epsilon(ledger, self._run, budget.delta) if self._run else 0.0
         return Status(
             finished=self.finished,
             running=self._locked(),
@@ -193,6 +203,9 @@ class TextFolder:
     def _run(self) -> str | None:
         """The name of the run in the ledger, once it has one."""
         return str(read_json(self._begun)["run"]) if self._begun.exists() else None
+
+    def _is_charged_to(self, ledger: Ledger) -> bool:
+        return bool(read_json(self._begun)["ledger"] == ledger.id)
 
     def _ledger_path(self, settings: Settings) -> str:
         if settings.ledger is not None:

@@ -65,3 +65,13 @@ def test_errors_come_in_one_line(here: Path) -> None:
 
 def test_help_says_that_it_is_not_private() -> None:
     assert "NOT differentially private" in gape("evaluate", "--help").stdout
+
+
+def test_only_an_evaluation_is_written_over(here: Path) -> None:
+    asked = ["evaluate", "runs/reviews", "--private", "reviews.csv", "--sample", "20", "--k", "2", "--out"]
+    whole = (here / "others.csv").read_bytes()
+    assert "others.csv exists and is no evaluation" in one_line_error(gape(*asked, "others.csv"))
+    assert (here / "others.csv").read_bytes() == whole
+    (here / "mine.json").write_text('["mine"]')
+    assert "mine.json exists and is no evaluation" in one_line_error(gape(*asked, "mine.json"))
+    assert [gape(*asked, "found.json").exit_code for _ in range(2)] == [0, 0]

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from typer import Exit
 
 import faulty_server
 from command import gape, one_line_error
 from faulty_server import FaultyServer
 from gape.cli import models
+from gape.cli.shared import resumable
 from gape.language.request import Request
 from gape.weights import KNOWN
 from generators.writing import write
@@ -188,6 +190,29 @@ def test_labels_and_users(here: Path) -> None:
     assert "replacing one user by another" in result.stdout
     assert re.search(r"- (low|mid): The ", result.stdout)
     assert leaks(here, here / "reviews.csv") == []
+
+
+def test_an_interrupt_before_anything_is_kept_promises_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Exit) as ended, resumable(tmp_path / "run"):
+        raise KeyboardInterrupt
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err == "stopped; nothing was written yet: the same command begins anew\n"
+
+
+def test_names_with_brackets_are_shown_whole(here: Path) -> None:
+    (here / "reviews.csv").rename(here / "re[dev].csv")
+    small = [each.replace("reviews.csv", "re[dev].csv") for each in run_small()]
+    assert "re[dev].csv" in gape("plan", *small[1:]).stdout
+    assert gape(*small, "--out", "runs/re[dev]").exit_code == 0
+    assert "runs/re[dev]/release" in gape("status", "runs/re[dev]").stdout
+
+
+@pytest.mark.parametrize("value", ["nan", "-1", "11"])
+def test_a_temperature_that_is_none_is_refused(here: Path, value: str) -> None:
+    said = one_line_error(gape(*run_small("--temperature", value)))
+    assert f"temperature must lie between 0 and 10, got {value}" in said
 
 
 def test_an_interrupt_says_how_to_go_on(here: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:

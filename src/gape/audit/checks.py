@@ -12,7 +12,7 @@ from scipy.special import chdtrc, ndtr, ndtri
 
 from gape.audit.canaries import ElectorateMaker, Entries, Game, middles, votes_of
 from gape.plan import Plan
-from gape.privacy.accounting import Release, delta_spent
+from gape.privacy.accounting import Release, delta_spent, stated
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.noise import Noise
 from gape.privacy.release import release_votes
@@ -40,10 +40,10 @@ class Check:
 def check_accounts(plan: Plan) -> Check:
     """Whether all rounds at the plan's sigma are certified for the plan's epsilon and delta."""
     used = delta_spent(plan.releases, plan.epsilon)
-    said = f"{plan.rounds} rounds at sigma {plan.sigma:g} have delta {used:.3g} at epsilon {plan.epsilon:g}"
+    said = f"{plan.rounds} rounds at sigma {plan.sigma:g} have delta {stated(used, 3)} at epsilon {plan.epsilon:g}"
     if used <= plan.delta:
-        return Check("accounts", passed=True, finding=f"{said}, within the {plan.delta:.3g} claimed")
-    return Check("accounts", passed=False, finding=f"{said}, above the {plan.delta:.3g} claimed")
+        return Check("accounts", passed=True, finding=f"{said}, within the {stated(plan.delta, 3)} claimed")
+    return Check("accounts", passed=False, finding=f"{said}, above the {stated(plan.delta, 3)} claimed")
 
 
 def check_sensitivity(plan: Plan, make: ElectorateMaker) -> Check:

@@ -14,6 +14,7 @@ from gape.audit.canaries import ElectorateMaker, Game
 from gape.audit.checks import Check, check_accounts, check_noise, check_runs, check_sensitivity, check_small_noise
 from gape.errors import InputError
 from gape.plan import Plan
+from gape.privacy.accounting import stated
 from gape.privacy.noise import Noise
 from gape.voting.electorate import LocalElectorate
 
@@ -48,7 +49,8 @@ class PlanAudit:
         plan, bounds = self.plan, self.bounds
         found = (
             f"with {CONFIDENCE:.1%} confidence epsilon is at least {bounds.any_mechanism:.3g}, and at least "
-            f"{bounds.gaussian:.3g} if the noise is Gaussian; claimed is {plan.epsilon:g} at delta {plan.delta:.3g}"
+            f"{bounds.gaussian:.3g} if the noise is Gaussian; claimed is {plan.epsilon:g} at delta "
+            f"{stated(plan.delta, 3)}"
         )
         failed = ", ".join(check.name for check in self.checks if not check.passed)
         if self.passed:

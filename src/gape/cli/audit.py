@@ -17,7 +17,7 @@ from gape.audit import CONFIDENCE, Attack, Check, PlanAudit, RunAudit, audit_pla
 from gape.cli.shared import errors_in_one_line, in_words, output
 from gape.errors import InputError
 from gape.plan import Plan
-from gape.privacy.accounting import Neighbours
+from gape.privacy.accounting import Neighbours, stated
 
 
 @errors_in_one_line()
@@ -104,7 +104,7 @@ def _print(console: Console, books: RunAudit | None, attack: PlanAudit | None) -
             style="bold",
         )
         table = Table("", "epsilon", "from")
-        table.add_row("claimed", f"{plan.epsilon:g}", f"at delta {plan.delta:.3g}")
+        table.add_row("claimed", f"{plan.epsilon:g}", f"at delta {stated(plan.delta, 3)}")
         table.add_row("at least, for any mechanism", f"{bounds.any_mechanism:.3g}", _rates(bounds.any_attack))
         table.add_row("at least, if noise is Gaussian", f"{bounds.gaussian:.3g}", _rates(bounds.gaussian_attack))
         console.print(table)

@@ -19,7 +19,8 @@ from gape.cli.shared import errors_in_one_line, output
 from gape.diagnostics import Diagnosis, Estimate, diagnose
 from gape.embedders.cached import Cached
 from gape.embedders.privacy import require_private_embedding
-from gape.files import write_json
+from gape.errors import InputError
+from gape.files import read_json, write_json
 from gape.plots import decay_figure, dimension_figure
 from gape.settings import Settings
 from gape.types import Points
@@ -44,6 +45,7 @@ def diagnose_generator(
     nothing is spent. With DATA private texts are the targets: that is for research, NOT differentially
     private, and marked so. The same command goes on where it was stopped.
     """
+    _refuse_foreign(out)
     fetch_missing(settings)
     variation, scales, _ = variations_of(settings)
     settings = settings.with_values(variation=variation, scales=scales)
@@ -74,6 +76,16 @@ def diagnose_generator(
         decay_figure(out / "decay.png", seen)
         dimension_figure(out / "dimension.png", seen)
     _print(output(), out, seen)
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Refuse a folder that holds anything but a diagnosis, or the answers of one that was stopped."""
+    found = {path.name for path in out.iterdir()} if out.is_dir() else set()
+    found -= {name for name in found if name.startswith("answers.sqlite")}
+    if "diagnosis.json" in found and "verdict" in read_json(out / "diagnosis.json"):
+        found -= {"diagnosis.json", "decay.png", "dimension.png"}
+    if found:
+        raise InputError(f"{out} holds {min(found)}, which no diagnosis has written; name another folder")
 
 
 def _targets(settings: Settings, embedder: Any) -> Points:

@@ -6,6 +6,7 @@ from typing import Annotated, get_args
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -29,7 +30,7 @@ def status(run: Run) -> None:
     now = TextFolder(run).status()
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in _rows(run, now).items():
-        table.add_row(name, value)
+        table.add_row(name, escape(value))
     output().print(table)
 
 

@@ -51,7 +51,11 @@ def resumable(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"stopped; all that was done is kept: `gape resume {folder}` goes on from here", err=True)
+        begun = (folder / "internal" / "settings.toml").exists()
+        goes_on = f"all that was done is kept: `gape resume {folder}` goes on from here"
+        typer.echo(
+            f"stopped; {goes_on if begun else 'nothing was written yet: the same command begins anew'}", err=True
+        )
         raise typer.Exit(INTERRUPTED) from None
     except ServiceError as error:
         raise ServiceError(f"{error}, then `gape resume {folder}` goes on") from None

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from gape.advice import ENGINES, MOST_SAMPLES, Outlook, outlook, round_cost
@@ -152,7 +153,7 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
         rows["time"] = f"about {in_words(expected.seconds)} on this machine (an estimate)"
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in rows.items():
-        table.add_row(name, value, style=None)
+        table.add_row(name, escape(value))
     console.print(table)
     console.print()
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from gape.data import Records
-from gape.errors import InputError, PrivacyError
+from gape.errors import InputError, PrivacyError, RunError
 from gape.evaluate.measures import Measure, Scoring, beside, of_labels, of_memory, of_points, of_texts
 from gape.evaluate.sources import Embedded, Synthetic, embed_all, read_private, read_synthetic
-from gape.files import write_json
+from gape.files import read_json, write_json
 from gape.metrics import balls, mean_nearest_distance, wasserstein1
 from gape.settings import Settings
 from gape.types import Indices
@@ -217,4 +217,13 @@ def _destination(made: Synthetic, out: str | Path | None) -> Path | None:
         raise PrivacyError(
             f"{path} lies among what a run publishes, and an evaluation is not private; name another file"
         )
+    if path.exists() and not _is_evaluation(path):
+        raise InputError(f"{path} exists and is no evaluation, so it is not overwritten; name another file")
     return path
+
+
+def _is_evaluation(path: Path) -> bool:
+    try:
+        return {"scored_by", "groups"} <= dict(read_json(path)).keys()
+    except (RunError, TypeError, ValueError):
+        return False

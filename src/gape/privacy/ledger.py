@@ -191,10 +191,10 @@ class Ledger:
             unguarded = [run for run, secure in rows if not secure or self.unpaid(run)]
         return math.inf if unguarded else spent(self.releases(), delta)
 
-    def require(self, run: str, planned: Sequence[Release]) -> None:
-        """Refuse a run whose releases, those it has not yet made, would exceed the budget."""
+    def require(self, run: str, planned: Sequence[Release], budget: Budget | None = None) -> None:
+        """Refuse a run whose releases, those it has not yet made, would exceed the budget, or another one."""
         remaining = tuple(planned)[len(self.releases(run)) :]
-        self._check_budget(remaining)
+        self._check_budget(remaining, budget)
 
     def stored(self, run: str, turn: int, candidates: str) -> NoisyVotes | None:
         """Return the noisy votes that this run has already paid for in this round, if any."""
@@ -232,16 +232,17 @@ class Ledger:
             )
         return votes
 
-    def _check_budget(self, added: Sequence[Release]) -> None:
-        budget, made = self.budget, self.releases()
+    def _check_budget(self, added: Sequence[Release], budget: Budget | None = None) -> None:
+        budget, made = budget or self.budget, self.releases()
         if any(release.neighbours != budget.neighbours for release in added):
             raise PrivacyError(
                 f"the ledger {self.path} counts neighbours by {budget.neighbours!r}, the run does not; use the same"
             )
         if added and not budget.allows((*made, *added)):
             needed, used = (spent(r, budget.delta) for r in ((*made, *added), made))
+            more = f"{len(added)} more releases" if len(added) > 1 else "one more release"
             raise BudgetError(
-                f"{len(added)} more releases would bring the dataset to epsilon {stated(needed)}, above its budget of "
+                f"{more} would bring the dataset to epsilon {stated(needed)}, above its budget of "
                 f"{budget.epsilon:g} at delta {budget.delta:g} ({len(made)} releases have used {stated(used)}); "
                 "use more noise or fewer rounds, or change the budget"
             )
