@@ -176,3 +176,8 @@ def test_of_users_with_several_votes_each_record_has_its_share() -> None:
     several = plan.casting(suitable_votes(plan, 5000))
     assert several.votes_per_unit == 3 * several.votes_per_record > 3
     assert several.sigma > plan.sigma
+
+
+def test_a_candidate_gets_no_more_votes_than_there_are_records() -> None:
+    plan = Plan(epsilon=1.0, delta=1e-5, rounds=1, samples=10, votes_per_record=10**6, votes_per_unit=10**6)
+    assert outlook(plan, 250, Writer()).votes_per_candidate == 250

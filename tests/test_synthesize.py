@@ -5,6 +5,8 @@ import math
 import re
 import shutil
 import sqlite3
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +63,15 @@ def by_service(data: Path, url: str, **values: Any) -> Settings:
     small = {"epsilon": math.inf, "samples": 8, "rounds": 2, "copies": 3, "text": "review", "selector": "ranking"}
     service = {"generator": "openai:tiny", "base_url": url, "prompts": str(prompts), "timeout": 2.0}
     return Settings.of(small, service, {"data": str(data), **values})
+
+
+def settled(server: FaultyServer) -> int:
+    """The number of requests, once those that were on their way when a run stopped have come."""
+    seen = -1
+    while seen != len(server.bodies):
+        seen = len(server.bodies)
+        time.sleep(0.5)
+    return seen
 
 
 def candidates(folder: Path) -> Iterator[list[str]]:
@@ -145,6 +156,25 @@ class TestFolder:
         standing = ledger_of(by_corpus(data))
         assert standing is not None
         assert standing.budget.epsilon == 4.0
+
+    def test_a_run_that_came_to_nothing_sets_no_budget(self, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(sys.modules["gape.synthesize"], "make_electorate", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                run_text(by_corpus(data, epsilon=0.5), data.parent / "run")
+            with pytest.raises(ZeroDivisionError):
+                run_text(by_corpus(data, epsilon=2.0), data.parent / "run")
+        assert run_text(by_corpus(data), data.parent / "run").privacy.private
+        with pytest.raises(BudgetError, match="above its budget of 4 "):
+            run_text(by_corpus(data, epsilon=1.0), data.parent / "again")
+
+    def test_a_budget_that_somebody_set_stays(self, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(sys.modules["gape.synthesize"], "make_electorate", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                run_text(by_corpus(data, epsilon=0.5, budget_epsilon=1.0), data.parent / "run")
+        with pytest.raises(BudgetError, match="above its budget of 1 "):
+            run_text(by_corpus(data), data.parent / "again")
 
     def test_a_budget_that_would_not_do_is_not_set(self, data: Path) -> None:
         run_text(by_corpus(data), data.parent / "run")
@@ -365,7 +395,7 @@ class TestService:
                 run_text(ledgers[1], data.parent / "run", progress=stop, noise=SeededNoise(1))
             stored = TextFolder(data.parent / "run").status().answers
             assert stored >= 20
-            before = len(server.bodies)
+            before = settled(server)
             resumed = resume(data.parent / "run", noise=SeededNoise(1))
             assert len(server.bodies) - before == once - stored
         assert resumed.texts == whole.texts

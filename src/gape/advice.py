@@ -169,13 +169,14 @@ def calls_of(plan: Plan) -> tuple[int, ...]:
 def outlook(plan: Plan, units: int, writer: Writer, *, cores: int = 1, embedded: bool = False) -> Outlook:
     """Say what to expect of a plan for `units` records or users; `embedded`: whether theirs is done already."""
     per_sample = len(plan.scales) * plan.copies + int(plan.keep)
-    votes = units * plan.votes_per_unit / (plan.samples * per_sample)
+    cast = units * min(plan.votes_per_unit, plan.samples * per_sample)  # one for a candidate, at the most
+    votes = cast / (plan.samples * per_sample)
     signal = votes / plan.sigma if plan.sigma > 0 else math.inf
     first, *rounds = calls_of(plan)
     calls = (first + sum(rounds)) if writer.model else 0
     prompt, completion = _tokens(first, sum(rounds), writer) if writer.model else (0, 0)
     cost = (prompt * writer.prompt_price + completion * writer.completion_price) / 1e6
-    suggested = suggested_samples(units * plan.votes_per_unit, plan.sigma, per_sample)
+    suggested = suggested_samples(cast, plan.sigma, per_sample)
     varied = first * per_sample + plan.samples * (per_sample - int(plan.keep)) * (plan.rounds - 1)
     texts = varied if embedded else units + varied
     embedding = texts / (TEXTS_EMBEDDED_PER_SECOND_PER_CORE * cores)

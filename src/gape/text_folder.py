@@ -160,15 +160,19 @@ class TextFolder:
                 ledger.bind(lambda salt: text_fingerprint(private, salt), unit_of(private))
             except PrivacyError as error:
                 raise PrivacyError(f"{private.source} has changed, or is read in another way: {error}") from None
-            wanted = ledger.budget
+            wanted, open_still = ledger.budget, ledger.provisional
             if settings.budget_epsilon is not None:
                 wanted = replace(wanted, epsilon=settings.budget_epsilon)
+            elif open_still:  # of an earlier run that came to nothing
+                wanted = replace(budget, neighbours=wanted.neighbours)
             try:
                 ledger.require(self._run or "", plan.releases, wanted)
             except BudgetError as error:
                 raise BudgetError(f"{error} by budget_epsilon, which is for all runs on the data together") from None
-            if wanted != ledger.budget:
-                ledger.change_budget(epsilon=wanted.epsilon, delta=wanted.delta)
+            if wanted != ledger.budget or (open_still and settings.budget_epsilon is not None):
+                ledger.change_budget(
+                    epsilon=wanted.epsilon, delta=wanted.delta, provisional=settings.budget_epsilon is None
+                )
         return ledger
 
     def status(self) -> Status:

@@ -75,8 +75,9 @@ class Ledger:
     def __init__(self, path: str | Path, budget: Budget | None = None, *, keep: bool = False) -> None:
         """Open the ledger at `path`, or make it with `budget`. ":memory:" keeps it for this process only.
 
-        With `keep` a ledger that is there keeps the budget it has; a file that was left empty, by a process that was
-        stopped while it made it, is none yet.
+        With `keep` a ledger that is there keeps the budget it has, and one that is made has it until somebody sets
+        another or something is released. A file that was left empty, by a process that was stopped while it made it,
+        is none yet.
         """
         self.path = str(path)
         if self.path != ":memory:":
@@ -90,7 +91,7 @@ class Ledger:
             for statement in _SCHEMA.split(";"):
                 self._database.execute(statement)
             if budget is not None:
-                self._write_first_facts(budget)
+                self._write_first_facts(budget, provisional=keep)
         facts = self._facts()
         if facts.get("format") != _FORMAT:
             self.close()
@@ -122,7 +123,12 @@ class Ledger:
         except (LookupError, ValueError):
             raise RunError(f"the ledger {self.path} holds no sound budget; restore it from a copy") from None
 
-    def change_budget(self, *, epsilon: float, delta: float) -> None:
+    @property
+    def provisional(self) -> bool:
+        """Whether nobody has set the budget, and nothing is released: it is that of a run that came to nothing."""
+        return bool(self._facts().get("provisional")) and not self.releases()
+
+    def change_budget(self, *, epsilon: float, delta: float, provisional: bool = False) -> None:
         """Set another budget, a decision for whoever answers for the data; never below what is spent."""
         budget = Budget(epsilon, delta, self.budget.neighbours)
         with self._transaction():
@@ -131,7 +137,8 @@ class Ledger:
                     f"epsilon {epsilon:g} at delta {delta:g} is less than what is already spent, "
                     f"{stated(spent(self.releases(), delta))}; what was released cannot be taken back"
                 )
-            self._set_facts(epsilon=repr(float(budget.epsilon)), delta=repr(float(budget.delta)))
+            facts = {"epsilon": repr(float(budget.epsilon)), "delta": repr(float(budget.delta))}
+            self._set_facts(**facts, provisional="yes" * provisional)
 
     def bind(self, fingerprint: Callable[[bytes], str], unit: str) -> None:
         """Tie the ledger to a dataset at its first use; refuse any other dataset or privacy unit after that.
@@ -257,7 +264,7 @@ class Ledger:
         if path.stat().st_mode & 0o077:
             raise PrivacyError(f"the ledger {path} is open to other users; run: chmod 600 {path}")
 
-    def _write_first_facts(self, budget: Budget) -> None:
+    def _write_first_facts(self, budget: Budget, *, provisional: bool) -> None:
         facts = {
             "format": _FORMAT,
             "id": secrets.token_hex(16),
@@ -265,6 +272,7 @@ class Ledger:
             "epsilon": repr(float(budget.epsilon)),
             "delta": repr(float(budget.delta)),
             "neighbours": budget.neighbours,
+            "provisional": "yes" * provisional,
         }
         if not self._facts():
             self._set_facts(**facts)
