@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gape
 from gape.assembly import (
     TextElectorate,
     candidate_embedder,
@@ -33,6 +34,8 @@ from gape.settings import Settings
 from gape.types import Points, Samples
 from gape.writers import OPTIONAL, Listener, make_generator, make_model, make_prompts, remembering
 from made_up import CANARIES, private_rows, write_corpus
+
+QUESTIONS = Path(gape.__file__).parent / "demos" / "questions.csv.gz"
 
 
 def records(**columns: str) -> Records:
@@ -79,7 +82,15 @@ class TestResolved:
 
     def test_a_chat_service_rephrases_and_a_corpus_has_its_own_scales(self) -> None:
         assert settings(generator="openai:m").variation == "rephrase"
-        assert settings(generator=f"corpus:{__file__}").scales == (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+        assert settings(generator=f"corpus:{QUESTIONS}", corpus_text="text").scales == (
+            0.2,
+            0.3,
+            0.4,
+            0.5,
+            0.6,
+            0.7,
+            0.8,
+        )
         assert settings(scales=[0.5]).copies == 1
 
     @pytest.mark.parametrize(
@@ -148,7 +159,7 @@ class TestSelectors:
 
         sigma = make_plan(settings()).sigma
         assert rule() == Gape(math.inf, sigma, spare=2.0, signed=False, centres=0.5)
-        corpus = rule(generator=f"corpus:{__file__}")
+        corpus = rule(generator=f"corpus:{QUESTIONS}", corpus_text="text")
         assert corpus == Gape(math.inf, math.inf, spare=2.0, signed=False, noise=sigma)
         assert rule(signed=True) == Gape(math.inf, sigma, spare=2.0)
         assert rule(threshold=2, separation=1.5, signed=True) == Gape(1.5, 2 * sigma)

@@ -328,6 +328,11 @@ def _refuse_unknown(settings: Settings) -> None:
     if settings.epsilon is None:
         raise InputError("epsilon must be given; 1 is a strong guarantee, 8 a weak one, inf none at all")
     kind_of(settings.embedder, EMBEDDERS, "embedder")
+    for name in ("max_cost", "max_tokens_total"):
+        if getattr(settings, name) is not None and not settings.generator.startswith("openai:"):
+            raise InputError(
+                f"{name} caps what a service is asked for, and the generator {settings.generator} is none; leave it out"
+            )
     if settings.prompts is not None:
         load(settings.prompts)  # which refuses what is none
     variations_of(settings)

@@ -124,6 +124,8 @@ def export(
 def read_finished(path: Path) -> tuple[dict[str, Any], PrivacyStatement, pa.Table]:
     """Read settings, statement and data of a run, if the data is what its last round selected."""
     settings_file, release = path / "internal" / "settings.json", path / "release"
+    if not settings_file.exists() and (path / "internal" / "settings.toml").exists():
+        raise RunError(f"{path} holds a run that has written nothing yet; wait for its first texts, or resume it")
     if not settings_file.exists():
         raise RunError(f"{path} is not the folder of a run; name the folder that the run was made in")
     refuse_links(path)

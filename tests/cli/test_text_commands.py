@@ -209,6 +209,28 @@ def test_names_with_brackets_are_shown_whole(here: Path) -> None:
     assert "runs/re[dev]/release" in gape("status", "runs/re[dev]").stdout
 
 
+def test_fewer_texts_than_asked_for_are_said(here: Path) -> None:
+    (here / "two.txt").write_text("The bakery was closed today.\n\nThe library was friendly to my sister.\n")
+    result = gape("run", "reviews.csv", "--text", "review", "--samples", "6", "--rounds", "1", "--epsilon", "4",
+                  "--generator", "corpus:two.txt", "--out", "runs/sp ace")  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert "2 synthetic texts (6 were asked for, and there were no more different ones)" in result.stdout
+    assert "gape export 'runs/sp ace'" in result.stdout
+
+
+def test_a_cap_on_what_is_no_service_is_refused(here: Path) -> None:
+    said = one_line_error(gape(*run_small("--max-tokens-total", "100")))
+    assert "max_tokens_total caps what a service is asked for, and the generator corpus:public.txt is none" in said
+
+
+def test_a_run_that_has_written_nothing_is_said_to_be_one(here: Path) -> None:
+    internal = here / "run" / "internal"
+    internal.mkdir(parents=True)
+    (internal / "settings.toml").write_text('data = "reviews.csv"\nepsilon = 4.0\n')
+    for command in ("export", "report"):
+        assert "holds a run that has written nothing yet" in one_line_error(gape(command, "run"))
+
+
 @pytest.mark.parametrize("value", ["nan", "-1", "11"])
 def test_a_temperature_that_is_none_is_refused(here: Path, value: str) -> None:
     said = one_line_error(gape(*run_small("--temperature", value)))

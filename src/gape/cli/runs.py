@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, get_args
 
 import typer
@@ -96,7 +97,7 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
     elif now.running:
         state = "running"
     else:
-        state = f"stopped; `gape resume {run}` goes on"
+        state = f"stopped; `gape resume {quote(str(run))}` goes on"
     step = ", candidates of the next are written" if now.voting else ""
     rows = {"state": state, "rounds": f"{now.rounds_done} of {now.rounds} done{step}"}
     if now.answers:

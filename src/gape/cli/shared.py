@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 import typer
 from rich.console import Console
@@ -52,16 +53,16 @@ def resumable(folder: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         begun = (folder / "internal" / "settings.toml").exists()
-        goes_on = f"all that was done is kept: `gape resume {folder}` goes on from here"
+        goes_on = f"all that was done is kept: `gape resume {quote(str(folder))}` goes on from here"
         typer.echo(
             f"stopped; {goes_on if begun else 'nothing was written yet: the same command begins anew'}", err=True
         )
         raise typer.Exit(INTERRUPTED) from None
     except ServiceError as error:
-        raise ServiceError(f"{error}, then `gape resume {folder}` goes on") from None
+        raise ServiceError(f"{error}, then `gape resume {quote(str(folder))}` goes on") from None
     except SpendingError as error:
         flag = "with --max-cost or --max-tokens-total" if "cap" in str(error) else ""
-        raise SpendingError(f"{error}: `gape resume {folder}` {flag}".rstrip()) from None
+        raise SpendingError(f"{error}: `gape resume {quote(str(folder))}` {flag}".rstrip()) from None
 
 
 def print_statement(console: Console, statement: PrivacyStatement) -> None:

@@ -97,6 +97,8 @@ def read_folder(path: str | Path) -> Folder:
     """Read a run, as far as it has got."""
     path = Path(path)
     settings_file = path / "internal" / "settings.json"
+    if not settings_file.exists() and (path / "internal" / "settings.toml").exists():
+        raise RunError(f"{path} holds a run that has written nothing yet; wait for its first texts, or resume it")
     if not settings_file.exists():
         raise RunError(f"{path} is not the folder of a run; name the folder that the run was made in")
     if not (_folder(path, 0) / "synthetic.parquet").exists():
