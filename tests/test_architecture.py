@@ -10,7 +10,7 @@ SOURCE = Path(gape.__file__).parent
 # A module may import modules of its own layer and of lower ones. Packages are listed by their folder.
 LAYERS = [
     {"types", "errors", "_compiled", "parallel"},
-    {"protocols", "geometry", "clustering", "fingerprint"},
+    {"protocols", "geometry", "clustering", "fingerprint", "files"},
     {
         "privacy",
         "voting",
@@ -26,7 +26,7 @@ LAYERS = [
         "diagnostics",
     },
     {"evolve", "labels", "presets", "theory", "generators", "embedders", "settings", "advice"},
-    {"files", "run_folder", "run", "export", "plots", "cluster"},
+    {"run_folder", "run", "export", "plots", "cluster"},
     {
         "writers",
         "rules",
@@ -56,9 +56,6 @@ SIDEWAYS = {
     ("prompts", "language"),  # topics are asked of a model
     ("presets", "theory"),  # their parameters are the theorems'
     ("run", "run_folder"),
-    ("run", "files"),
-    ("run_folder", "files"),
-    ("export", "files"),
     ("rules", "writers"),
     ("assembly", "writers"),
     ("assembly", "rules"),

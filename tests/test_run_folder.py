@@ -151,6 +151,38 @@ def test_what_was_not_paid_for_is_not_forgotten(tmp_path: Path) -> None:
     assert read_json(tmp_path / "b" / "release" / "privacy.json")["dataset_epsilon"] == "inf"
 
 
+def test_a_run_that_begins_beside_another_does_not_take_what_that_one_needs(tmp_path: Path) -> None:
+    """Each alone fits the budget and both do not: one comes to its end, the other is refused before it releases."""
+    ledger, electorate = new_ledger(tmp_path), LocalElectorate(parts.private_points())
+    given = (parts.PLAN, parts.GENERATOR, IdentityEmbedder(), electorate, parts.SELECT)
+    refused = []
+
+    def another(state: State) -> None:
+        if state.round == 0 and state.proposal is None:  # the first has begun, and released nothing
+            second = Ledger(tmp_path / "ledger")
+            with pytest.raises(BudgetError, match="and 2 of another run are under way"):
+                run(tmp_path / "second", *given, second)
+            refused.append(len(second.releases()))
+            second.close()
+
+    _, statement = run(tmp_path / "first", *given, ledger, progress=another)
+    assert refused == [0]
+    assert statement.private
+    assert len(ledger.releases()) == 2
+
+
+def test_a_run_that_was_killed_keeps_nothing_from_others(tmp_path: Path) -> None:
+    ledger, electorate = new_ledger(tmp_path), LocalElectorate(parts.private_points())
+    given = (parts.PLAN, parts.GENERATOR, IdentityEmbedder(), electorate, parts.SELECT, ledger)
+
+    def kill(_: State) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "first", *given, progress=kill)
+    assert run(tmp_path / "second", *given)[1].private
+
+
 class Rounded:
     """An embedder whose last bits differ from call to call, as those of batches do."""
 

@@ -44,6 +44,21 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
         os.close(folder)
 
 
+def is_locked(lock: Path) -> bool:
+    """Whether a process, which may be this one, holds a lock that `locked` has taken."""
+    try:
+        file = os.open(lock, os.O_RDONLY | os.O_NONBLOCK)  # which waits for nobody, whatever there is
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
 @contextlib.contextmanager
 def locked(lock: Path, folder: Path) -> Iterator[None]:
     """Keep other processes out of `folder`, which holds no links; the lock ends with the process, however that ends."""

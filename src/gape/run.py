@@ -45,6 +45,7 @@ def run(
     account.require(on_disk.plan.releases)  # a run that is refused leaves the disk as it was
     with on_disk.locked():
         on_disk.prepare()
+        ledger.reserve(on_disk.run, on_disk.plan.releases, on_disk.lock)
         if unpaid:
             ledger.mark_unpaid(on_disk.run, unpaid)
         state = on_disk.load()

@@ -128,11 +128,16 @@ class RunFolder:
             return cls(path, name, plan, settings | {"plan": asdict(plan)}, "extended")
         return cls(path, name, stored, settings)
 
+    @property
+    def lock(self) -> Path:
+        """The file that a process at work here holds."""
+        return self.path / "internal" / "lock"
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Make the folder if it is not there, and keep other processes out of it."""
         self._make()
-        with locked(self.path / "internal" / "lock", self.path):
+        with locked(self.lock, self.path):
             yield
 
     def prepare(self) -> None:

@@ -7,7 +7,6 @@
 and the ledger of the data: beside the data, since the budget belongs to the data and not to a run of it.
 """
 
-import fcntl
 import math
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -17,7 +16,7 @@ from pathlib import Path
 from gape.assembly import Private, text_fingerprint, unit_of
 from gape.errors import BudgetError, PrivacyError, RunError
 from gape.export import read_finished
-from gape.files import read_json, refuse_links, write_atomically
+from gape.files import is_locked, read_json, refuse_links, write_atomically
 from gape.language.spending import Tokens
 from gape.language.stored import stored_tokens
 from gape.plan import Plan
@@ -191,7 +190,7 @@ class TextFolder:
                     run_epsilon = _run_epsilon(ledger, self._run, budget.delta) if self._run else 0.0
         return Status(
             finished=self.finished,
-            running=self._locked(),
+            running=is_locked(self._internal / "lock"),
             rounds_done=done,
             rounds=settings.rounds,
             voting=(rounds / f"{done + 1:03d}" / "candidates.parquet").exists(),
@@ -215,17 +214,6 @@ class TextFolder:
         if settings.ledger is not None:
             return settings.ledger
         return settings.data + LEDGER_SUFFIX if settings.data else str(self._internal / "ledger.sqlite")
-
-    def _locked(self) -> bool:
-        lock = self._internal / "lock"
-        if not lock.exists():
-            return False
-        with lock.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return True
-        return False
 
 
 def _ledger(path: str, budget: Budget | None = None) -> Ledger:

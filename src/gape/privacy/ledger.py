@@ -12,6 +12,7 @@ The file holds a salted fingerprint of the dataset, never its content, and noisy
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import secrets
@@ -26,11 +27,13 @@ from typing import cast, get_args
 import numpy as np
 
 from gape.errors import BudgetError, InputError, PrivacyError, RunError, in_one_line
+from gape.files import is_locked
 from gape.privacy.accounting import Neighbours, Release, delta_spent, spent, stated
 from gape.types import NoisyVotes
 
 _FORMAT = "1"
 _WAIT_SECONDS = 60.0
+_UNDER_WAY = "under way: run "  # before the name of a run: a fact that says what it needs, and how to see that it lives
 UNPAID = "unpaid by run "  # before the name of a run: a fact that says what it reads and does not pay for
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -201,7 +204,30 @@ class Ledger:
     def require(self, run: str, planned: Sequence[Release], budget: Budget | None = None) -> None:
         """Refuse a run whose releases, those it has not yet made, would exceed the budget, or another one."""
         remaining = tuple(planned)[len(self.releases(run)) :]
-        self._check_budget(remaining, budget)
+        self._check_budget(run, remaining, budget)
+
+    def reserve(self, run: str, planned: Sequence[Release], lock: Path) -> None:
+        """Keep what a run needs from all others for as long as a process holds `lock`, if the budget has it.
+
+        Without this, runs that begin together would each spend a part of the budget, and none would come to its end.
+        """
+        first = planned[0]
+        needs = {"releases": len(planned), "sigma": first.sigma, "votes_per_unit": first.votes_per_unit}
+        with self._transaction():
+            self.require(run, planned)
+            self._set_facts(**{_UNDER_WAY + run: json.dumps({**needs, "lock": str(lock.absolute())})})
+
+    def _reserved(self, run: str) -> tuple[Release, ...]:
+        """What runs that are under way, other than this one, have yet to release."""
+        needed: list[Release] = []
+        with self._usable():
+            for name, value in self._facts().items():
+                other = name.removeprefix(_UNDER_WAY)
+                if other in {name, run} or not is_locked(Path((needs := json.loads(value))["lock"])):
+                    continue
+                release = Release(float(needs["sigma"]), self.budget.neighbours, int(needs["votes_per_unit"]))
+                needed += [release] * (int(needs["releases"]) - len(self.releases(other)))
+        return tuple(needed)
 
     def stored(self, run: str, turn: int, candidates: str) -> NoisyVotes | None:
         """Return the noisy votes that this run has already paid for in this round, if any."""
@@ -231,7 +257,7 @@ class Ledger:
             earlier = self.stored(run, turn, candidates)
             if earlier is not None:
                 return earlier
-            self._check_budget((release,))
+            self._check_budget(run, (release,))
             self._database.execute(
                 "INSERT INTO releases (run, round, sigma, votes_per_unit, secure, candidates, votes) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -239,19 +265,20 @@ class Ledger:
             )
         return votes
 
-    def _check_budget(self, added: Sequence[Release], budget: Budget | None = None) -> None:
-        budget, made = budget or self.budget, self.releases()
+    def _check_budget(self, run: str, added: Sequence[Release], budget: Budget | None = None) -> None:
+        budget, made, kept = budget or self.budget, self.releases(), self._reserved(run)
         if any(release.neighbours != budget.neighbours for release in added):
             raise PrivacyError(
                 f"the ledger {self.path} counts neighbours by {budget.neighbours!r}, the run does not; use the same"
             )
-        if added and not budget.allows((*made, *added)):
-            needed, used = (spent(r, budget.delta) for r in ((*made, *added), made))
+        if added and not budget.allows((*made, *kept, *added)):
+            needed, used = (spent(r, budget.delta) for r in ((*made, *kept, *added), made))
+            others = f", and {len(kept)} of another run are under way" if kept else ""
             more = f"{len(added)} more releases" if len(added) > 1 else "one more release"
             raise BudgetError(
                 f"{more} would bring the dataset to epsilon {stated(needed)}, above its budget of "
-                f"{budget.epsilon:g} at delta {budget.delta:g} ({len(made)} releases have used {stated(used)}); "
-                "use more noise or fewer rounds, or change the budget"
+                f"{budget.epsilon:g} at delta {budget.delta:g} ({len(made)} releases have used {stated(used)}{others}"
+                "); use more noise or fewer rounds, or change the budget"
             )
 
     @staticmethod
