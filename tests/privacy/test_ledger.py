@@ -1,4 +1,6 @@
+import os
 import sqlite3
+from contextlib import closing
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -6,6 +8,7 @@ import numpy as np
 import pytest
 
 from gape.errors import BudgetError, InputError, PrivacyError, RunError
+from gape.files import locked
 from gape.privacy.accounting import Release, noise_scale, spent
 from gape.privacy.ledger import Account, Budget, Ledger
 
@@ -195,3 +198,26 @@ def test_eight_processes_racing_for_five_releases_get_five(tmp_path: Path, proce
     assert len(winners) == 5
     assert len(ledger.releases()) == 5
     assert spent(ledger.releases(), 1e-6) <= 1.0
+
+
+@pytest.mark.parametrize("value", ["", "[]", "{}", '{"lock": 3}', '{"lock": "x", "releases": "a"}', "[" * 10**5])
+def test_a_ledger_that_says_nonsense_of_another_run_is_refused(tmp_path: Path, value: str) -> None:
+    ledger = Ledger(tmp_path / "ledger", Budget(1.0, 1e-6))
+    with closing(sqlite3.connect(tmp_path / "ledger")) as database, database:
+        database.execute("INSERT INTO facts VALUES ('under way: run other', ?)", (value,))
+    with pytest.raises(RunError, match="does not say what a run under way needs"):
+        ledger.require("mine", [Release(100.0)])
+
+
+def test_what_a_process_does_not_hold_is_not_kept_from_others(tmp_path: Path) -> None:
+    ledger, planned = Ledger(tmp_path / "ledger", Budget(1.0, 1e-6)), [Release(noise_scale(1.0, 1e-6, 1))]
+    lock = tmp_path / "lock"
+    with locked(lock, tmp_path):
+        ledger.reserve("one", planned, lock)
+        ledger.require("one", planned)
+        with pytest.raises(BudgetError, match=r"one more release would bring .* and 1 of another run are under way"):
+            ledger.require("two", planned)
+    ledger.require("two", planned)
+    os.mkfifo(tmp_path / "pipe")
+    ledger.reserve("three", planned, tmp_path / "pipe")  # nobody waits for a pipe
+    ledger.require("two", planned)

@@ -33,6 +33,7 @@ from gape.types import NoisyVotes
 
 _FORMAT = "1"
 _WAIT_SECONDS = 60.0
+_MOST_RELEASES = 100_000  # of a run
 _UNDER_WAY = "under way: run "  # before the name of a run: a fact that says what it needs, and how to see that it lives
 UNPAID = "unpaid by run "  # before the name of a run: a fact that says what it reads and does not pay for
 _SCHEMA = """
@@ -220,13 +221,20 @@ class Ledger:
     def _reserved(self, run: str) -> tuple[Release, ...]:
         """What runs that are under way, other than this one, have yet to release."""
         needed: list[Release] = []
-        with self._usable():
-            for name, value in self._facts().items():
-                other = name.removeprefix(_UNDER_WAY)
-                if other in {name, run} or not is_locked(Path((needs := json.loads(value))["lock"])):
-                    continue
+        for name, value in self._facts().items():
+            other = name.removeprefix(_UNDER_WAY)
+            if other in {name, run}:
+                continue
+            try:
+                needs = json.loads(value)
+                lock, count = Path(needs["lock"]), min(int(needs["releases"]), _MOST_RELEASES)
                 release = Release(float(needs["sigma"]), self.budget.neighbours, int(needs["votes_per_unit"]))
-                needed += [release] * (int(needs["releases"]) - len(self.releases(other)))
+            except (LookupError, TypeError, ValueError, OverflowError, RecursionError):
+                raise RunError(
+                    f"the ledger {self.path} does not say what a run under way needs; restore it from a copy"
+                ) from None
+            if is_locked(lock):
+                needed += [release] * (count - len(self.releases(other)))
         return tuple(needed)
 
     def stored(self, run: str, turn: int, candidates: str) -> NoisyVotes | None:
