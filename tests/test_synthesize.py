@@ -200,9 +200,13 @@ class TestFolder:
         assert not list(data.parent.glob("*ledger*"))
 
     def test_every_label_begins_with_a_text(self, data: Path) -> None:
-        chosen = by_corpus(data, label="stars", labels=tuple("abcdefg"), samples=6)
-        with pytest.raises(InputError, match="7 labels need a text each to begin with, and there are to be 6"):
-            run_text(chosen, data.parent / "run")
+        chosen = by_corpus(data, label="stars", labels=("other", "rare", *STARS), samples=2, epsilon=math.inf)
+        with pytest.raises(InputError, match=r"initial must be at least the number of labels, 5, .* got 4"):
+            run_text(replace(chosen, initial=4), data.parent / "run")
+        made = run_text(chosen, data.parent / "run")
+        assert made.labels is not None
+        assert set(made.labels) <= set(STARS)  # what no record has is not what survives
+        assert TextFolder(data.parent / "run").settings().initial == 5
 
     def test_a_run_goes_on_with_its_own_ledger_alone(self, data: Path) -> None:
         folder, ledger = data.parent / "run", data.parent / "reviews.csv.gape-ledger.sqlite"

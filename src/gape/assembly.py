@@ -166,20 +166,19 @@ def resolved(settings: Settings, private: Private) -> Settings:
         neighbours=cast(Neighbours, settings.neighbours),
         votes_per_unit=(settings.votes_per_unit or 1) // (settings.votes_per_record or 1) or 1,
     )
+    labels = _labels(settings, private)
     settings = settings.with_values(
-        labels=_labels(settings, private),
+        labels=labels,
         delta=delta,
         samples=samples,
-        initial=settings.initial or START[settings.preset] * samples,
+        initial=settings.initial or max(START[settings.preset] * samples, len(labels or ())),
         variation=variation,
         scales=scales,
         copies=copies,
     )
-    if settings.labels is not None and _known(settings.initial) < len(settings.labels):
-        raise InputError(
-            f"{len(settings.labels)} labels need a text each to begin with, and there are to be {settings.initial}; "
-            f"set samples, or initial, to {len(settings.labels)} or more"
-        )
+    if labels is not None and _known(settings.initial) < len(labels):
+        said = f"initial must be at least the number of labels, {len(labels)}, for each begins with a text"
+        raise InputError(f"{said}, got {settings.initial}")
     votes = settings.votes_per_record or _votes_per_record(settings, units)
     return settings.with_values(votes_per_record=votes, votes_per_unit=settings.votes_per_unit or votes)
 
@@ -330,9 +329,8 @@ def _refuse_unknown(settings: Settings) -> None:
     kind_of(settings.embedder, EMBEDDERS, "embedder")
     for name in ("max_cost", "max_tokens_total"):
         if getattr(settings, name) is not None and not settings.generator.startswith("openai:"):
-            raise InputError(
-                f"{name} caps what a service is asked for, and the generator {settings.generator} is none; leave it out"
-            )
+            said = f"{name} caps what a service is asked for, and the generator {settings.generator} is none"
+            raise InputError(f"{said}; leave it out")
     if settings.prompts is not None:
         load(settings.prompts)  # which refuses what is none
     variations_of(settings)
