@@ -1,5 +1,7 @@
+import gc
 import multiprocessing
 import signal
+from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
@@ -11,6 +13,13 @@ def pytest_configure() -> None:
     """Take interrupts also where a shell has started the tests in the background, which ignores them."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collected() -> Iterator[None]:
+    """Let go of what tracebacks of a file's tests still hold, ledgers above all: another thread may not close them."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
