@@ -58,3 +58,8 @@ def test_an_extended_plan_keeps_its_noise_and_costs_more() -> None:
 def test_impossible_plans_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         plan(**changes)
+
+
+def test_rounds_without_end_are_refused() -> None:
+    with pytest.raises(InputError, match="rounds must be at most 100,000, got 1000000000"):
+        plan(rounds=10**9)

@@ -148,6 +148,7 @@ def test_what_was_not_paid_for_is_not_forgotten(tmp_path: Path) -> None:
     assert other.epsilon <= plan.epsilon
     assert other.dataset_epsilon == float("inf")
     assert "Another release about this dataset has no guarantee" in other.text()
+    assert other.in_total == "no guarantee together, for another one has none"
     assert read_json(tmp_path / "b" / "release" / "privacy.json")["dataset_epsilon"] == "inf"
 
 

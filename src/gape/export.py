@@ -39,7 +39,7 @@ _RELATION = {
 _LONGEST_DESCRIPTION = 400
 
 _LARGEST_NUMBER = 2**53  # of rounds, samples and seeds
-_EPSILON_TOLERANCE = 1e-6  # relative: `spent` is computed to 1e-8
+EPSILON_TOLERANCE = 1e-6  # relative: `spent` is computed to 1e-8
 
 # What is protected is named by a word or two, and what was not paid for in a few; both go into texts for others.
 _UNIT = re.compile(r"\w[\w -]{0,39}")
@@ -199,7 +199,7 @@ def _holds(statement: PrivacyStatement) -> bool:
     if math.isinf(statement.epsilon):
         return False
     releases = [Release(sigma, statement.neighbours, statement.votes_per_unit) for sigma in statement.sigma]
-    return delta_spent(releases, statement.epsilon * (1 + _EPSILON_TOLERANCE)) <= statement.delta
+    return delta_spent(releases, statement.epsilon * (1 + EPSILON_TOLERANCE)) <= statement.delta
 
 
 def _as_csv(table: pa.Table) -> bytes:
@@ -285,9 +285,7 @@ def _front_matter(name: str, statement: PrivacyStatement, rows: int, *, hub: boo
 
 
 def _guarantee(statement: PrivacyStatement) -> list[str]:
-    unit, total = statement.unit, f"epsilon {stated(statement.dataset_epsilon)} at the same delta, up to this one"
-    if math.isinf(statement.dataset_epsilon):
-        total = "no guarantee together, for another one has none"
+    unit = statement.unit
     rows = {
         "Guarantee": "(epsilon, delta)-differential privacy",
         "Epsilon": stated(statement.epsilon),
@@ -300,7 +298,7 @@ def _guarantee(statement: PrivacyStatement) -> list[str]:
         "Scale of the noise": ", ".join(f"{scale:g}" for scale in sorted(set(statement.sigma))) + " votes",
         f"Votes of one {unit}": f"at most {statement.votes_per_unit} in a release",
         "Source of the noise": "the operating system's secure generator; no seed exists",
-        "All releases about the data": total,
+        "All releases about the data": statement.in_total,
     }
     table = ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows.items())]
     return ["\n".join(table), _POST_PROCESSING]

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from gape.errors import InputError
 from gape.privacy.accounting import Neighbours, Release, noise_scale, spent
-
-_MOST_ROUNDS = 100_000
+from gape.privacy.ledger import MOST_RELEASES
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class Plan:
     sigma: float = -1.0  # -1 stands for the least that keeps the guarantee
 
     def __post_init__(self) -> None:
-        if self.rounds > _MOST_ROUNDS:
-            raise InputError(f"rounds must be at most {_MOST_ROUNDS:,}, got {self.rounds}")
+        if self.rounds > MOST_RELEASES:
+            raise InputError(f"rounds must be at most {MOST_RELEASES:,}, got {self.rounds}")
         for name in ("rounds", "samples", "copies", "votes_per_unit", "votes_per_record"):
             value = getattr(self, name)
             if value != int(value) or value < 1:

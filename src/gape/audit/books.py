@@ -16,7 +16,7 @@ import numpy as np
 
 from gape.audit.checks import Check, check_accounts
 from gape.errors import InputError, RunError
-from gape.export import read_statement
+from gape.export import EPSILON_TOLERANCE, read_statement
 from gape.files import read_json, read_table
 from gape.plan import Plan
 from gape.privacy.accounting import Release, noise_scale, spent, stated
@@ -26,8 +26,6 @@ from gape.run_folder import plan_from_json
 from gape.settings import Settings, read_toml
 from gape.text_folder import LEDGER_SUFFIX
 from gape.types import NoisyVotes
-
-_EPSILON_TOLERANCE = 1e-6  # relative: `spent` is computed to 1e-8
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class RunAudit:
     def text(self) -> str:
         """Say it in a sentence or two."""
         made = f"{self.releases} of {self.plan.rounds} releases were made, which cost epsilon {stated(self.epsilon)}"
-        claim = f"claimed is {self.plan.epsilon:.4g} at delta {stated(self.plan.delta, 3)}"
+        claim = f"claimed is {stated(self.plan.epsilon)} at delta {stated(self.plan.delta, 3)}"
         if self.passed:
             stage = "statement, plan and ledger agree" if self.finished else "plan and ledger agree so far"
             return f"The books are in order: {stage}; {made}, and {claim}."
@@ -210,7 +208,7 @@ def _total(facts: dict[str, str], books: dict[str, list[Entry]], delta: float) -
 def _check_budget(facts: dict[str, str], books: dict[str, list[Entry]]) -> Check:
     epsilon, delta = float(facts["epsilon"]), float(facts["delta"])
     total = _total(facts, books, delta)
-    passed = total <= epsilon * (1 + _EPSILON_TOLERANCE)
+    passed = total <= epsilon * (1 + EPSILON_TOLERANCE)
     finding = f"all runs on the data have spent {stated(total)} of a budget of {epsilon:g}"
     return Check("budget", passed, f"{finding} at delta {stated(delta, 3)}")
 
@@ -246,7 +244,7 @@ def _misstated(
     releases = [entry.release for entry in told]
     cost = spent(releases, delta)
     secure = all(entry.secure for entry in told)
-    most = total * (1 + _EPSILON_TOLERANCE)  # other runs may have spent more since
+    most = total * (1 + EPSILON_TOLERANCE)  # other runs may have spent more since
     agrees = {
         "sigma": statement.sigma == tuple(each.sigma for each in releases),
         "neighbours": statement.neighbours == neighbours,
@@ -254,14 +252,14 @@ def _misstated(
         "secure_noise": statement.secure_noise == secure,
         "epsilon": _close(statement.epsilon, cost),
         "delta": statement.delta == delta,
-        "dataset_epsilon": cost * (1 - _EPSILON_TOLERANCE) <= statement.dataset_epsilon <= most,
+        "dataset_epsilon": cost * (1 - EPSILON_TOLERANCE) <= statement.dataset_epsilon <= most,
         "private": statement.private == (secure and math.isfinite(cost) and not statement.unpaid),
     }
     return [name for name, right in agrees.items() if not right]
 
 
 def _close(claimed: float, derived: float) -> bool:
-    return claimed == derived or math.isclose(claimed, derived, rel_tol=_EPSILON_TOLERANCE)
+    return claimed == derived or math.isclose(claimed, derived, rel_tol=EPSILON_TOLERANCE)
 
 
 def _rounds(turns: list[int]) -> str:

@@ -33,7 +33,7 @@ from gape.types import NoisyVotes
 
 _FORMAT = "1"
 _WAIT_SECONDS = 60.0
-_MOST_RELEASES = 100_000  # of a run
+MOST_RELEASES = 100_000  # of a run
 _UNDER_WAY = "under way: run "  # before the name of a run: a fact that says what it needs, and how to see that it lives
 UNPAID = "unpaid by run "  # before the name of a run: a fact that says what it reads and does not pay for
 _SCHEMA = """
@@ -227,7 +227,7 @@ class Ledger:
                 continue
             try:
                 needs = json.loads(value)
-                lock, count = Path(needs["lock"]), min(int(needs["releases"]), _MOST_RELEASES)
+                lock, count = Path(needs["lock"]), min(int(needs["releases"]), MOST_RELEASES)
                 release = Release(float(needs["sigma"]), self.budget.neighbours, int(needs["votes_per_unit"]))
             except (LookupError, TypeError, ValueError, OverflowError, RecursionError):
                 raise RunError(

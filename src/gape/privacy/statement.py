@@ -34,6 +34,13 @@ class PrivacyStatement:
         """Say it in a few words, for a title."""
         return f"epsilon {stated(self.epsilon, 3)}" if self.private else "NOT PRIVATE"
 
+    @property
+    def in_total(self) -> str:
+        """Say what everything that was released about the dataset costs, for a table."""
+        if math.isinf(self.dataset_epsilon):
+            return "no guarantee together, for another one has none"
+        return f"epsilon {stated(self.dataset_epsilon)} at the same delta, up to this one"
+
     def text(self) -> str:
         """Say it in a paragraph that a privacy officer can check."""
         if not self.private:

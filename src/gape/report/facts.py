@@ -76,9 +76,7 @@ def guarantee(folder: Folder) -> dict[str, str]:
     }
     if told is not None:
         rows["Source of the noise"] = "the operating system's secure generator; no seed exists"
-        together = f"epsilon {stated(told.dataset_epsilon)} at the same delta, up to this one"
-        none = "no guarantee together, for another one has none"
-        rows["All releases on the data"] = together if math.isfinite(told.dataset_epsilon) else none
+        rows["All releases on the data"] = told.in_total
     return rows
 
 
