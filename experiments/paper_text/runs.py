@@ -49,8 +49,14 @@ class Run:
     def title(self) -> str:
         """Which run it is."""
         chosen = self.settings
-        data, method = _DATASETS.get(chosen["prompts"], chosen["prompts"]), LABELS[chosen["selector"]]
-        return f"{data}, m = {chosen['samples']:,}, epsilon {chosen['epsilon']:g}, {method}, one run"
+        data = _DATASETS.get(chosen["prompts"], chosen["prompts"])
+        return f"{data}, m = {chosen['samples']:,}, epsilon {chosen['epsilon']:g}, {self.method}, one run"
+
+    @property
+    def method(self) -> str:
+        """What the method is called; a record has one vote with all but GAPE, unless the name says more."""
+        selector, votes = self.settings["selector"], self.settings["votes_per_record"]
+        return LABELS[selector] + ("" if selector == "gape" or votes == 1 else f", {votes} votes")
 
     def real(self, name: str) -> float | None:
         """The measure of as many real records, where they were scored."""
@@ -83,8 +89,8 @@ def draw(path: Path, runs: Sequence[Run]) -> None:
             for run in runs:
                 style, rounds = _STYLES[run.settings["selector"]], run.found["rounds"]
                 turns, values = [each["round"] for each in rounds], [each[name] for each in rounds]
-                label = LABELS[run.settings["selector"]]
-                axis.plot(turns, values, color=COLOURS[style], marker=MARKERS[style], label=label)
+                line = "-" if run.method == LABELS[run.settings["selector"]] else ":"
+                axis.plot(turns, values, line, color=COLOURS[style], marker=MARKERS[style], label=run.method)
             if (real := runs[0].real(measure)) is not None:
                 axis.axhline(real, color=GREY, linestyle="--", label="as many real records")
             axis.set(title=title, xlabel="round")

@@ -14,7 +14,7 @@ from experiments.paper_text import runs
 from gape.errors import InputError
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "paper_text" / "results"
-KEPT = ("pubmed-m2000", "reddit-m10000", "reddit-m10000-augpe")
+KEPT = ("pubmed-m2000", "reddit-m10000", "reddit-m10000-augpe", "reddit-m10000-augpe-votes")
 
 
 def test_pages_are_those_of_the_measures_and_several_runs_are_drawn(
@@ -45,11 +45,12 @@ def test_a_page_has_every_measure_and_every_round(name: str) -> None:
 
 
 def test_runs_that_stand_beside_one_another_differ_in_the_method_alone() -> None:
-    mine, theirs = (runs.Run.of(RESULTS / name) for name in ("reddit-m10000", "reddit-m10000-augpe"))
-    differs = {name for name, value in mine.settings.items() if theirs.settings[name] != value}
-    assert differs == {"selector", "votes_per_record", "votes_per_unit"}
-    assert mine.found["rounds"][0]["recall"] == theirs.found["rounds"][0]["recall"]
+    mine, theirs, voting = (runs.Run.of(RESULTS / name) for name in KEPT[1:])
+    for other, by in ((theirs, {"selector", "votes_per_record", "votes_per_unit"}), (voting, {"selector"})):
+        assert {name for name, value in mine.settings.items() if other.settings[name] != value} == by
+        assert mine.found["rounds"][0]["recall"] == other.found["rounds"][0]["recall"]
     assert mine.title == "Reddit, m = 10,000, epsilon 1, GAPE, one run"
+    assert voting.title == "Reddit, m = 10,000, epsilon 1, AugPE, 64 votes, one run"
 
 
 def test_a_folder_without_scores_is_refused(tmp_path: Path) -> None:
