@@ -10,7 +10,7 @@ SOURCE = Path(gape.__file__).parent
 # A module may import modules of its own layer and of lower ones. Packages are listed by their folder.
 LAYERS = [
     {"types", "errors", "_compiled", "parallel"},
-    {"protocols", "geometry", "clustering", "fingerprint", "files"},
+    {"protocols", "geometry", "clustering", "fingerprint", "files", "values"},
     {
         "privacy",
         "voting",
@@ -30,6 +30,7 @@ LAYERS = [
     {
         "writers",
         "rules",
+        "private",
         "assembly",
         "progress",
         "text_folder",
@@ -59,6 +60,9 @@ SIDEWAYS = {
     ("rules", "writers"),
     ("assembly", "writers"),
     ("assembly", "rules"),
+    ("assembly", "private"),
+    ("text_folder", "private"),
+    ("synthesize", "private"),
     ("text_folder", "assembly"),
     ("synthesize", "assembly"),
     ("synthesize", "rules"),

@@ -6,16 +6,7 @@ import numpy as np
 import pytest
 
 import gape
-from gape.assembly import (
-    TextElectorate,
-    candidate_embedder,
-    make_electorate,
-    make_embedder,
-    make_plan,
-    resolved,
-    unit_of,
-    units_of,
-)
+from gape.assembly import candidate_embedder, make_electorate, make_embedder, make_plan, resolved
 from gape.data import Records, load_texts
 from gape.embedders.openai import OpenAIEmbedder
 from gape.errors import InputError, PrivacyError, SpendingError
@@ -24,6 +15,7 @@ from gape.language.request import Completion, Request
 from gape.language.scripted import ScriptedModel
 from gape.language.stored import Stored, stored_tokens
 from gape.privacy.accounting import noise_scale
+from gape.private import TextElectorate, unit_of, units_of
 from gape.rules import make_selector
 from gape.selection.bounded_lipschitz import BoundedLipschitz
 from gape.selection.kmedoids import KMedoids

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gape import embedding
-from gape.assembly import make_electorate, open_private, read_records, require_embedder, resolved, text_fingerprint
+from gape.assembly import make_electorate, require_embedder, resolved
 from gape.data import load_texts
 from gape.embedders.minilm import MiniLM
 from gape.embedding import embed_texts
@@ -23,6 +23,7 @@ from gape.errors import BudgetError, InputError, PrivacyError, RunError
 from gape.files import samples_to_arrow
 from gape.privacy.ledger import Ledger
 from gape.privacy.noise import SeededNoise
+from gape.private import open_private, read_records, text_fingerprint
 from gape.settings import Settings
 from gape.synthesize import resume, run_text, synthesize
 from gape.voting.store import VectorFolder

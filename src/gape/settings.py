@@ -1,18 +1,14 @@
 """Every choice of a text run, as plain values: what the command line's flags, a TOML file and Python all set."""
 
-import json
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
-from difflib import get_close_matches
-from numbers import Integral, Real
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from gape.errors import InputError
 from gape.privacy.accounting import Neighbours
+from gape.values import as_toml, brief, converted, kind_in_words, nearest_name, toml_file
 
 T = TypeVar("T")
 
@@ -50,10 +46,6 @@ OPERATIONAL = frozenset(
     | {"key_variable", "key_file", "embedder_key_variable", "concurrency", "timeout", "engine", "workers"}
     | {"prompt_price", "completion_price", "max_tokens_total", "max_cost"}
 )
-
-
-_LARGEST_FILE = 2**20  # bytes of TOML
-_LONGEST_SAID = 100  # characters of a value in a message
 
 
 def _said(default: T, group: str, text: str) -> T:
@@ -186,13 +178,13 @@ class Settings:
         for each in fields(self):
             value = getattr(self, each.name)
             try:
-                object.__setattr__(self, each.name, _converted(value, hints[each.name]))
+                object.__setattr__(self, each.name, converted(value, hints[each.name]))
             except (TypeError, OverflowError):
-                raise InputError(f"{each.name} must be {_in_words(hints[each.name])}, got {_brief(value)}") from None
+                raise InputError(f"{each.name} must be {kind_in_words(hints[each.name])}, got {brief(value)}") from None
             if each.name in CHOICES and value is not None and value not in CHOICES[each.name]:
-                near = f"; did you mean {_nearest(value, CHOICES[each.name])!r}?"
+                near = f"; did you mean {nearest_name(value, CHOICES[each.name])!r}?"
                 raise InputError(
-                    f"{each.name} must be one of {', '.join(CHOICES[each.name])}, got {_brief(value)}{near}"
+                    f"{each.name} must be one of {', '.join(CHOICES[each.name])}, got {brief(value)}{near}"
                 )
         self._check_numbers()
         self._check_threshold()
@@ -242,7 +234,7 @@ class Settings:
             if each.metadata["group"] != group:
                 group = each.metadata["group"]
                 lines += ["", f"# {group}"]
-            lines.append(f"{each.name} = {_toml(value)}")
+            lines.append(f"{each.name} = {as_toml(value)}")
         return "\n".join(lines[1:]) + "\n"
 
     def _check_numbers(self) -> None:
@@ -280,7 +272,7 @@ class Settings:
         try:
             object.__setattr__(self, "separation", float(self.separation))
         except ValueError:
-            said = f"separation must be a number or {PRIVATE_KMEANS}, got {_brief(self.separation)}"
+            said = f"separation must be a number or {PRIVATE_KMEANS}, got {brief(self.separation)}"
             raise InputError(said) from None
 
     def _check_threshold(self) -> None:
@@ -291,42 +283,29 @@ class Settings:
         except ValueError:
             sigmas = math.nan
         if not 0 <= sigmas < math.inf:
-            said = f"threshold must be auto, paper or a number of sigmas, at least 0, got {_brief(self.threshold)}"
+            said = f"threshold must be auto, paper or a number of sigmas, at least 0, got {brief(self.threshold)}"
             raise InputError(said)
         object.__setattr__(self, "threshold", sigmas)
 
     def _check_engine(self) -> None:
         kind, colon, address = self.engine.partition(":")
         if self.engine != LOCAL and (kind != RAY or bool(colon) != bool(address)):
-            raise InputError(f"engine must be one of {', '.join(ENGINES)}, got {_brief(self.engine)}")
+            raise InputError(f"engine must be one of {', '.join(ENGINES)}, got {brief(self.engine)}")
         if self.on_ray and self.separation == PRIVATE_KMEANS:
             raise InputError(
-                f"separation {PRIVATE_KMEANS} needs all vectors in one process, not with engine {_brief(self.engine)}; "
+                f"separation {PRIVATE_KMEANS} needs all vectors in one process, not with engine {brief(self.engine)}; "
                 "use engine local, or give a number"
             )
         if self.on_ray and self.label is not None and self.labels is None:
             raise InputError(
-                f"with engine {_brief(self.engine)} the data is read by the workers alone; list the labels that can "
+                f"with engine {brief(self.engine)} the data is read by the workers alone; list the labels that can "
                 "occur as labels"
             )
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Read values for `Settings.of` from a TOML file."""
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(_LARGEST_FILE + 1)
-        if len(content) > _LARGEST_FILE:
-            raise InputError(f"the settings {path} are longer than {_LARGEST_FILE} bytes; keep to what they are for")
-        values = tomllib.loads(content.decode())
-    except OSError as error:
-        raise InputError(f"the settings {path} cannot be read ({error.strerror}); check the path") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"the settings {path} are not valid TOML ({str(error)[:200]}); mend them there") from error
-    except (ValueError, RecursionError) as error:  # of numbers with thousands of digits, of lists without end
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"the settings {path} nest too deep or hold endless numbers; mend them there") from None
+    values = toml_file(path, "the settings")
     refuse_unknown(values, f" in {path}")
     return values
 
@@ -341,7 +320,7 @@ def refuse_unknown(values: Mapping[str, Any], where: str = "") -> None:
     known = [each.name for each in fields(Settings)]
     for name in values:
         if name not in known:
-            raise InputError(f"there is no setting {_brief(name)}{where}; did you mean {_nearest(name, known)!r}?")
+            raise InputError(f"there is no setting {brief(name)}{where}; did you mean {nearest_name(name, known)!r}?")
 
 
 def _whole(path: str | None) -> Any:
@@ -353,48 +332,3 @@ def _whole_spec(spec: str) -> str:
     kind, colon, file = spec.partition(":")
     is_path = kind == "corpus" or (kind in {"hf", "st"} and Path(file).exists())
     return f"{kind}{colon}{_whole(file)}" if is_path else spec
-
-
-def _nearest(name: object, known: list[str] | tuple[str, ...]) -> str:
-    return get_close_matches(str(name)[:_LONGEST_SAID], known, n=1, cutoff=0.0)[0]
-
-
-def _brief(value: object) -> str:
-    """Repeat a value in a message, cut where it would be a page."""
-    try:
-        said = repr(value)
-    except ValueError:  # a number with thousands of digits
-        return "a huge number"
-    return said if len(said) <= _LONGEST_SAID else f"{said[:_LONGEST_SAID]}..."
-
-
-def _converted(value: Any, kind: Any) -> Any:
-    """Return the value as the plain type asked for; numbers of numpy become Python's."""
-    for option in get_args(kind) if isinstance(kind, UnionType) else (kind,):
-        if get_origin(option) is tuple and isinstance(value, list | tuple):
-            return tuple(_converted(item, get_args(option)[0]) for item in value)
-        if type(value) is option:
-            return value
-        if type(value) is not bool and option is float and isinstance(value, Real):
-            return float(value)
-        if type(value) is not bool and option is int and isinstance(value, Integral):
-            return int(value)
-    raise TypeError
-
-
-def _in_words(kind: Any) -> str:
-    names = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
-    options = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    lists = {str: "a list of texts", float: "a list of numbers"}
-    said = [lists[get_args(o)[0]] if get_origin(o) is tuple else names[o] for o in options if o is not type(None)]
-    return " or ".join(said)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # a JSON string but for this
-    if isinstance(value, tuple):
-        return f"[{', '.join(_toml(item) for item in value)}]"
-    return repr(value)

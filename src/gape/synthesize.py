@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from gape.assembly import (
-    Private,
-    TextElectorate,
     candidate_embedder,
     engaged,
     make_electorate,
@@ -18,7 +16,6 @@ from gape.assembly import (
     make_plan,
     require_embedder,
     resolved,
-    units_of,
     workers_of,
 )
 from gape.cluster import RayModel
@@ -30,6 +27,7 @@ from gape.export import read_finished
 from gape.language.request import LanguageModel
 from gape.privacy.noise import Noise
 from gape.privacy.statement import PrivacyStatement
+from gape.private import Private, TextElectorate, units_of
 from gape.progress import Progress, Tracker
 from gape.rules import make_selector
 from gape.run import run

@@ -13,7 +13,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from gape.assembly import Private, text_fingerprint, unit_of
 from gape.errors import BudgetError, PrivacyError, RunError
 from gape.export import read_finished
 from gape.files import is_locked, read_json, refuse_links, write_atomically
@@ -22,6 +21,7 @@ from gape.language.stored import stored_tokens
 from gape.plan import Plan
 from gape.privacy.accounting import Release, spent
 from gape.privacy.ledger import Budget, Ledger
+from gape.private import Private, text_fingerprint, unit_of
 from gape.run_folder import Versions, read_versions
 from gape.settings import OPERATIONAL, Settings, read_toml
 

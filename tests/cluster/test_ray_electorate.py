@@ -15,7 +15,6 @@ import pytest
 from cluster.on_workers import SECRET, Broken, Deadly
 from cluster.processes import killed_at_work
 from contracts.electorate import ElectorateContract
-from gape.assembly import TextElectorate
 from gape.cluster import PointShard, RayElectorate, TextShard, in_parts
 from gape.data import load_texts
 from gape.embedders.identity import IdentityEmbedder
@@ -25,6 +24,7 @@ from gape.generators.vectors import GaussianGenerator, StartFromBox
 from gape.plan import Plan
 from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import SeededNoise
+from gape.private import TextElectorate
 from gape.run import run
 from gape.selection.ranking import Ranking
 from gape.state import State

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from gape.assembly import make_embedder, read_records, variations_of
+from gape.assembly import make_embedder, variations_of
 from gape.cli.flags import takes_settings
 from gape.cli.models import fetch_missing
 from gape.cli.shared import errors_in_one_line, output
@@ -22,6 +22,7 @@ from gape.embedders.privacy import require_private_embedding
 from gape.errors import InputError
 from gape.files import read_json, write_json
 from gape.plots import decay_figure, dimension_figure
+from gape.private import read_records
 from gape.settings import Settings
 from gape.types import Points
 from gape.writers import Listener, make_generator, make_model, make_prompts, remembering

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gape.advice import ENGINES, MOST_SAMPLES, Outlook, outlook, round_cost
-from gape.assembly import Here, make_plan, open_private, resolved, unit_of, units_of, variations_of
+from gape.assembly import make_plan, resolved, variations_of
 from gape.cli.flags import takes_settings
 from gape.cli.live import watching
 from gape.cli.models import fetch_missing, models_of
@@ -18,6 +18,7 @@ from gape.cli.shared import errors_in_one_line, in_bytes, in_words, output, prin
 from gape.parallel import cores
 from gape.plan import Plan
 from gape.privacy.accounting import stated
+from gape.private import Here, open_private, unit_of, units_of
 from gape.settings import PRIVATE_KMEANS, Settings
 from gape.synthesize import SyntheticTexts, run_text
 from gape.synthesize import resume as resume_run

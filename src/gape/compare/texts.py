@@ -11,16 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from gape.advice import usual_delta
-from gape.assembly import (
-    candidate_embedder,
-    embedder_identity,
-    make_embedder,
-    make_plan,
-    read_records,
-    resolved,
-    text_fingerprint,
-    units_of,
-)
+from gape.assembly import candidate_embedder, embedder_identity, make_embedder, make_plan, resolved
 from gape.compare import Comparison, Grid, Method, Moment, Parts, Study, compare
 from gape.compare.folder import CompareFolder
 from gape.compare.grid import check_scoring
@@ -33,6 +24,7 @@ from gape.fingerprint import dataset_fingerprint
 from gape.labels import labelled
 from gape.language.request import Completion, LanguageModel
 from gape.plan import Plan
+from gape.private import read_records, text_fingerprint, units_of
 from gape.prompts import Prompts
 from gape.protocols import Embedder, Generator, Selector
 from gape.rules import CENTRES, estimates_votes, make_selector, votes_suit_noise
