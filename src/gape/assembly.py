@@ -12,8 +12,10 @@ import numpy as np
 from gape.advice import samples_for, suitable_votes, usual_delta
 from gape.cluster import RayElectorate, TextShard, in_parts, ray_cluster
 from gape.cluster.session import cluster_cores
+from gape.data import Schema
 from gape.data.records import choose_columns, open_table
 from gape.embedders.privacy import require_private_embedding
+from gape.embedders.rows import RowEmbedder
 from gape.errors import InputError, PrivacyError
 from gape.labels import LabelledEmbedder, labelled
 from gape.plan import Plan
@@ -22,11 +24,11 @@ from gape.private import Private, TextElectorate, open_private, units_of
 from gape.prompts import load
 from gape.protocols import Embedder
 from gape.rules import votes_suit_noise
-from gape.settings import EMBEDDERS, GENERATORS, PRIVATE_KMEANS, START, Settings
+from gape.settings import EMBEDDERS, GENERATORS, PRIVATE_KMEANS, ROWS, START, Settings
 from gape.types import Points, Samples
 from gape.voting.store import VectorFolder, is_vector_folder
 from gape.voting.streamed import StreamedElectorate
-from gape.writers import kind_of, optional_part
+from gape.writers import NO_MODEL, kind_of, optional_part
 
 # Scales and copies of each way to vary a text: seven variations each, for they mattered more than anything else.
 # Shares from small to nearly all, mixed in one round, found more than any single share; a temperature of 1 more than
@@ -36,6 +38,7 @@ VARIATIONS: dict[str, tuple[tuple[float, ...], int]] = {
     "rephrase": ((1.0,), 7),
     "fill": ((0.5,), 7),
     "corpus": ((0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), 1),
+    ROWS: ((0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6), 1),  # the share of the cells
 }
 
 
@@ -159,6 +162,8 @@ def make_embedder(settings: Settings) -> Embedder:
     """Return the embedder of private texts and candidates alike, for texts without labels and without a cache."""
     kind = kind_of(settings.embedder, EMBEDDERS, "embedder")
     name = settings.embedder.partition(":")[2]
+    if kind == ROWS:
+        return RowEmbedder(Schema.read(cast(str, settings.schema)))
     if kind == "minilm":
         from gape.embedders.minilm import MiniLM  # noqa: PLC0415  (heavy)
 
@@ -227,7 +232,7 @@ def make_electorate(
 def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:
     """How texts are varied, at which scales, and how often at each."""
     kind = kind_of(settings.generator, GENERATORS, "generator")
-    variation = settings.variation or {"openai": "rephrase", "corpus": None}.get(kind, "resample")
+    variation = settings.variation or {"openai": "rephrase", "corpus": None, ROWS: None}.get(kind, "resample")
     if kind == "corpus":
         _check_corpus(settings)
     if kind == "openai" and variation == "resample":
@@ -235,7 +240,7 @@ def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], in
             "variation 'resample' needs a model that goes on from an opening, and a chat service does not; use "
             "'rephrase' or 'fill'"
         )
-    scales, copies = VARIATIONS[variation if variation and kind != "corpus" else "corpus"]
+    scales, copies = VARIATIONS[variation if variation and kind not in NO_MODEL else kind]
     if settings.scales is not None:
         scales, copies = settings.scales, 1
     return variation, scales, settings.copies or copies
@@ -248,6 +253,8 @@ def _check_corpus(settings: Settings) -> None:
         raise InputError(f"there is no corpus {file}; name a file of public texts after corpus:")
     if settings.data and Path(settings.data).exists() and Path(settings.data).samefile(file):
         raise PrivacyError(f"{file} is the private data, and a corpus is published as it is; name one of public texts")
+    if settings.schema is not None:
+        return
     try:
         choose_columns(open_table(file), settings.corpus_text, None, None)
     except InputError as error:
@@ -259,6 +266,8 @@ def _refuse_unknown(settings: Settings) -> None:
     if settings.epsilon is None:
         raise InputError("epsilon must be given; 1 is a strong guarantee, 8 a weak one, inf none at all")
     kind_of(settings.embedder, EMBEDDERS, "embedder")
+    if settings.schema is not None:
+        Schema.read(settings.schema)  # which refuses what is none
     for name in ("max_cost", "max_tokens_total"):
         if getattr(settings, name) is not None and not settings.generator.startswith("openai:"):
             said = f"{name} caps what a service is asked for, and the generator {settings.generator} is none"

@@ -8,9 +8,10 @@ import numpy as np
 from gape.assembly import make_embedder, make_plan
 from gape.errors import InputError
 from gape.export import read_finished
+from gape.files import holds_rows, lines_of
 from gape.labels import labelled
 from gape.text_folder import TextFolder
-from gape.types import Samples
+from gape.types import Samples, as_samples
 from gape.writers import Listener, make_generator, make_model, make_prompts, remembering, writes
 
 
@@ -22,10 +23,10 @@ def expand(run: str | Path, count: int, progress: Callable[[int], None] | None =
     ones. `progress` is told how many the model has written.
     """
     folder = TextFolder(run)
-    _, _, table = read_finished(folder.path)
+    made, _, table = read_finished(folder.path)
     settings = folder.settings()
     plan = make_plan(settings)
-    texts = np.array(table["text"].to_pylist(), dtype=object)
+    texts = as_samples(lines_of(table) if holds_rows(made["parts"]) else table["text"].to_pylist())
     samples = texts if settings.labels is None else labelled(table["label"].to_pylist(), texts)
     if count <= len(samples):
         raise InputError(f"count must be more than the {len(samples)} samples that are there, got {count}")

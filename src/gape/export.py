@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from gape.errors import InputError, RunError
 from gape.files import (
+    holds_rows,
     read_json,
     read_samples,
     read_table,
@@ -98,7 +99,7 @@ def export(
     source, destination = Path(run), Path(destination)
     settings, statement, table = read_finished(source)
     if rows is not None:
-        table = pa.table(samples_to_columns(rows))
+        table = pa.table(samples_to_columns(rows, rows=holds_rows(settings["parts"])))
     card = _card(destination.stem, settings, statement, table, hub=format == "hf")
     privacy = (source / "release" / "privacy.json").read_bytes()
     if format == "hf":
@@ -137,7 +138,7 @@ def read_finished(path: Path) -> tuple[dict[str, Any], PrivacyStatement, pa.Tabl
         statement = read_statement(release / "privacy.json")
         table = read_table(release / "synthetic.parquet")
         # An extended run keeps the release of fewer rounds until it ends.
-        selected = samples_to_columns(read_samples(last, read_table(last)))
+        selected = samples_to_columns(read_samples(last, read_table(last)), rows=holds_rows(settings["parts"]))
         if len(statement.sigma) == rounds and table.equals(pa.table(selected)):
             return settings, statement, table
     raise RunError(
@@ -248,10 +249,11 @@ def _write_folder(destination: Path, content: dict[str, bytes]) -> list[Path]:
 
 def _card(name: str, settings: dict[str, Any], statement: PrivacyStatement, table: pa.Table, *, hub: bool) -> bytes:
     """Describe the dataset and its guarantee for a privacy officer, with the metadata that the hub reads first."""
+    columns = _in_markdown(", ".join(table.column_names))
     summary = (
-        f"{len(table)} synthetic records; columns: {', '.join(table.column_names)}. Every row was written by a "
-        "generator, or taken by it from public texts; private records only voted on candidates (Private Evolution), "
-        "and rows are those that were kept, or variations of them."
+        f"{len(table)} synthetic records; columns: {columns}. Every row was written by a generator, or taken by it "
+        "from public texts; private records only voted on candidates (Private Evolution), and rows are those that were "
+        "kept, or variations of them."
     )
     parts = [
         _front_matter(name, statement, len(table), hub=hub),

@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -171,11 +171,27 @@ def samples_from_arrow(column: pa.ChunkedArray) -> Samples:
     return as_samples(array.to_pylist())
 
 
-def samples_to_columns(samples: Samples) -> dict[str, pa.Array]:
-    """Turn samples into the columns under which they are published: text, label and text, or sample for vectors."""
+def samples_to_columns(samples: Samples, *, rows: bool = False) -> dict[str, pa.Array]:
+    """Turn samples into the columns under which they are published: text, label and text, or sample for vectors.
+
+    With `rows` they are lines of JSON, one for each row of a table, and its columns are published.
+    """
+    if rows:
+        objects = [json.loads(line) for line in samples]
+        return {name: pa.array([each[name] for each in objects]) for name in (objects[0] if objects else ())}
     if samples.dtype.names:
         return {name: samples_to_arrow(samples[name]) for name in samples.dtype.names}
     return {"sample" if samples.ndim == 2 else "text": samples_to_arrow(samples)}
+
+
+def holds_rows(parts: Mapping[str, str]) -> bool:
+    """Whether the samples of a run with these parts are rows of a table, each a line of JSON."""
+    return parts["embedder"].startswith("RowEmbedder(")
+
+
+def lines_of(table: pa.Table) -> list[str]:
+    """Return the rows of a published table as the lines of JSON that they were."""
+    return [json.dumps(row, ensure_ascii=False) for row in table.to_pylist()]
 
 
 def _lacks_texts(column: pa.ChunkedArray) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 
 from gape.cluster import RayElectorate
 from gape.clustering import assign, k_means
-from gape.data import Records, load_texts
+from gape.data import Records, Schema, load_rows, load_texts
 from gape.errors import InputError
 from gape.settings import Settings
 from gape.types import Points
@@ -70,11 +70,14 @@ def read_records(settings: Settings, source: object = None) -> Records:
         raise InputError("there is no data; name a file of private texts")
     if source is None and is_vector_folder(settings.data):
         raise InputError(f"{settings.data} holds vectors, and here the texts are needed; name the file they came from")
-    return load_texts(settings.data if source is None else source, settings.text, settings.label, settings.user)
+    found = settings.data if source is None else source
+    if settings.schema is not None:
+        return load_rows(found, Schema.read(settings.schema), settings.user)
+    return load_texts(found, settings.text, settings.label, settings.user)
 
 
 def open_private(settings: Settings, source: object = None) -> Here:
     """Read the private texts, or open the folder of their vectors if that is what the settings name."""
-    if source is None and settings.data and is_vector_folder(settings.data):
+    if source is None and settings.data and is_vector_folder(settings.data) and settings.schema is None:
         return VectorFolder(settings.data)
     return read_records(settings, source)

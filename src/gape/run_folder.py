@@ -2,7 +2,7 @@
 
     run/
     ├── release/                    may be published once the run is complete
-    │   ├── synthetic.parquet       S(T), in columns text, label and text, or sample for vectors
+    │   ├── synthetic.parquet       S(T), in columns text, label and text, sample for vectors, or those of a table
     │   ├── report.html             the run as a page, if it was asked for
     │   ├── privacy.json            the privacy statement, as data
     │   └── PRIVACY.txt             and in words
@@ -38,6 +38,7 @@ import numpy as np
 
 from gape.errors import RunError
 from gape.files import (
+    holds_rows,
     locked,
     read_json,
     read_numbers,
@@ -227,7 +228,8 @@ class RunFolder:
             (release / "report.html").unlink(missing_ok=True)  # of the run before it was extended: it claims too much
         write_json(release / "privacy.json", asdict(statement))
         write_atomically(words, (statement.text() + "\n").encode())
-        write_table(release / "synthetic.parquet", samples_to_columns(samples))
+        columns = samples_to_columns(samples, rows=holds_rows(self._settings["parts"]))
+        write_table(release / "synthetic.parquet", columns)
 
     def _round(self, turn: int, *, make: bool = True) -> Path:
         folder = self.path / "internal" / "rounds" / f"{turn:03d}"

@@ -35,8 +35,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "variation": ("resample", "rephrase", "fill"),
     "selector": ("gape", "ranking", "subsampling", "kmedoids", "bounded-lipschitz"),
 }
-GENERATORS = ("embedded", "openai:MODEL", "hf:MODEL", "corpus:FILE")
-EMBEDDERS = ("minilm", "openai:MODEL", "st:MODEL")
+ROWS = "rows"  # what writes and compares the rows of a table
+GENERATORS = ("embedded", "openai:MODEL", "hf:MODEL", "corpus:FILE", ROWS)
+EMBEDDERS = ("minilm", "openai:MODEL", "st:MODEL", ROWS)
 LOCAL, RAY = "local", "ray"
 ENGINES = (LOCAL, RAY, f"{RAY}:ADDRESS")
 
@@ -67,6 +68,11 @@ class Settings:
         "The private texts: a .csv, .tsv, .jsonl, .txt or .parquet file, or a folder, also one of `gape embed`.",
     )
     text: str | None = _said(None, "Data", "Column of the texts; may be left out where there is only one.")
+    schema: str | None = _said(
+        None,
+        "Data",
+        "A TOML file that says what the columns of a table can hold: synthesises its rows, and no texts.",
+    )
     label: str | None = _said(None, "Data", "Column of a label to be synthesised with every text.")
     labels: tuple[str, ...] | None = _said(
         None, "Data", "All labels that can occur, separated by commas: public knowledge, not read from the data."
@@ -189,6 +195,7 @@ class Settings:
         self._check_numbers()
         self._check_threshold()
         self._check_engine()
+        self._check_schema()
 
     @property
     def on_ray(self) -> bool:
@@ -206,7 +213,11 @@ class Settings:
             refuse_unknown(layer)
             values |= {name: value for name, value in layer.items() if value is not None}
         preset = values.get("preset", "gape")
-        return cls(**{**(PRESETS.get(preset, {}) if isinstance(preset, str) else {}), **values})
+        usual = dict(PRESETS.get(preset, {}) if isinstance(preset, str) else {})
+        if "schema" in values:  # no language model has a part in it
+            usual = {**usual, "generator": ROWS, "embedder": ROWS}
+            usual.pop("variation", None)
+        return cls(**{**usual, **values})
 
     def with_values(self, **values: Any) -> "Settings":
         """Return these settings with some changed."""
@@ -219,6 +230,7 @@ class Settings:
             data=_whole(self.data),
             ledger=_whole(self.ledger) if self.ledger != ":memory:" else self.ledger,
             key_file=_whole(self.key_file),
+            schema=_whole(self.schema),
             prompts=_whole(self.prompts) if self.prompts and self.prompts.endswith(".toml") else self.prompts,
             generator=_whole_spec(self.generator),
             embedder=_whole_spec(self.embedder),
@@ -300,6 +312,24 @@ class Settings:
             raise InputError(
                 f"with engine {brief(self.engine)} the data is read by the workers alone; list the labels that can "
                 "occur as labels"
+            )
+
+    def _check_schema(self) -> None:
+        if self.schema is None:
+            for name in ("generator", "embedder"):
+                if getattr(self, name) == ROWS:
+                    raise InputError(f"{name} {ROWS} is for tables; name a schema of the columns, or another {name}")
+            return
+        for name in ("text", "label", "variation", "prompts", "domain"):
+            if (value := getattr(self, name)) is not None:
+                raise InputError(f"a table has columns and no {name}, got {brief(value)}; leave it out")
+        if self.embedder != ROWS or not (self.generator == ROWS or self.generator.startswith("corpus:")):
+            other = "embedder" if self.embedder != ROWS else "generator"
+            said = f"rows of a table are not for the {other} {brief(getattr(self, other))}"
+            raise InputError(f"{said}; leave it out" + ("" if other == "embedder" else ", or use corpus:FILE"))
+        if self.on_ray:
+            raise InputError(
+                f"rows of a table vote in this process, not with engine {brief(self.engine)}; leave it out"
             )
 
 

@@ -1,5 +1,6 @@
 """Synthetic texts from private ones: in one call, or in a folder that can be resumed."""
 
+import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -24,6 +25,7 @@ from gape.embedders.cached import CACHED, Cached
 from gape.embedders.watched import watched
 from gape.errors import InputError
 from gape.export import read_finished
+from gape.files import holds_rows, lines_of
 from gape.language.request import LanguageModel
 from gape.privacy.noise import Noise
 from gape.privacy.statement import PrivacyStatement
@@ -34,16 +36,23 @@ from gape.run import run
 from gape.selection.rehearsal import rehearse
 from gape.settings import GENERATORS, OPERATIONAL, PRIVATE_KMEANS, Settings
 from gape.text_folder import TextFolder
-from gape.writers import Listener, kind_of, make_generator, make_model, make_prompts, remembering, writes
+from gape.writers import NO_MODEL, Listener, kind_of, make_generator, make_model, make_prompts, remembering, writes
 
 
 @dataclass(frozen=True)
 class SyntheticTexts:
-    """Texts that may be published under their statement, each with its label where there are labels."""
+    """Texts that may be published under their statement, each with its label where there are labels.
+
+    Of a table, a text is a row as a line of JSON.
+    """
 
     texts: list[str]
     labels: list[str] | None
     privacy: PrivacyStatement
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of a table."""
+        return [json.loads(text) for text in self.texts]
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -189,7 +198,7 @@ def _run(
 def _writer(settings: Settings, answers: Path) -> Iterator[LanguageModel | None]:
     """Give the language model: with Ray a copy on every worker, unless it is a service, or a corpus writes."""
     make = partial(make_model, settings, answers)
-    if not settings.on_ray or kind_of(settings.generator, GENERATORS, "generator") in {"openai", "corpus"}:
+    if not settings.on_ray or kind_of(settings.generator, GENERATORS, "generator") in {"openai", *NO_MODEL}:
         yield make()
         return
     with RayModel(cast(Callable[[], LanguageModel], make), workers_of(settings)) as model:
@@ -203,6 +212,8 @@ def _embedding_by_workers(settings: Settings) -> Progress:
 
 
 def _published(folder: TextFolder) -> SyntheticTexts:
-    _, statement, table = read_finished(folder.path)
+    settings, statement, table = read_finished(folder.path)
+    if holds_rows(settings["parts"]):
+        return SyntheticTexts(lines_of(table), None, statement)
     labels = table["label"].to_pylist() if "label" in table.column_names else None
     return SyntheticTexts(table["text"].to_pylist(), labels, statement)

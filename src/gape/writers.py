@@ -11,12 +11,13 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from gape.advice import TOKENS_PER_SECOND_PER_CORE, Writer
-from gape.data import load_texts
+from gape.data import Schema, load_rows, load_texts
 from gape.errors import InputError, SpendingError
 from gape.fingerprint import dataset_fingerprint
 from gape.generators.corpus import CorpusText
 from gape.generators.prompted import PromptedText
 from gape.generators.resampled import ResampledText
+from gape.generators.rows import RowGenerator
 from gape.labels import LabelledGenerator
 from gape.language.embedded import EmbeddedModel
 from gape.language.request import Completion, LanguageModel
@@ -25,10 +26,12 @@ from gape.language.watched import Watched
 from gape.parallel import cores
 from gape.prompts import Prompts, generic, load, topics_from_model
 from gape.protocols import Embedder, Generator
-from gape.settings import GENERATORS, Settings
+from gape.settings import GENERATORS, ROWS, Settings
 from gape.weights import SMOLLM2, fetch
 
 _TOPICS = (20, 100)  # topics to ask the model for: as many as texts to begin with, within these
+
+NO_MODEL = frozenset({"corpus", ROWS})  # generators that ask no language model
 
 # Parts that need more than a plain installation, where there are such: module and class.
 OPTIONAL = {
@@ -46,10 +49,10 @@ class Listener:
 
 
 def make_model(settings: Settings, answers: Path) -> LanguageModel | None:
-    """Return the language model; None where a corpus takes its place. `answers` tells what the run has used so far."""
+    """Return the language model; None where none writes. `answers` tells what the run has used so far."""
     kind = kind_of(settings.generator, GENERATORS, "generator")
     name = settings.generator.partition(":")[2]
-    if kind == "corpus":
+    if kind in NO_MODEL:
         return None
     if kind == "embedded":
         return EmbeddedModel(fetch(SMOLLM2))
@@ -88,6 +91,8 @@ def make_generator(
     settings: Settings, model: LanguageModel | None, prompts: Prompts, embedder: Embedder | None
 ) -> Generator:
     """Return what writes candidates, one for every label where there are labels; a corpus needs the embedder."""
+    if settings.generator == ROWS and settings.schema is not None:
+        return RowGenerator(Schema.read(settings.schema))
     corpus = None if model is not None or embedder is None else CorpusText(_corpus(settings), embedder)
 
     def writer(prompts: Prompts) -> Generator:
@@ -113,7 +118,8 @@ def describe_writer(settings: Settings) -> Writer:
         words=words,
         rewritten=sum(scales) / len(scales) if settings.variation == "resample" else 1.0,
         reads_sample=settings.variation in {"rephrase", "fill"},
-        model=kind != "corpus",
+        model=kind not in NO_MODEL,
+        rows=settings.schema is not None,
         tokens_per_second=TOKENS_PER_SECOND_PER_CORE * cores() if kind == "embedded" else None,
         concurrency=settings.concurrency if kind == "openai" else None,
         prompt_price=settings.prompt_price,
@@ -123,7 +129,7 @@ def describe_writer(settings: Settings) -> Writer:
 
 def writes(settings: Settings) -> bool:
     """Whether a language model writes the texts."""
-    return kind_of(settings.generator, GENERATORS, "generator") != "corpus"
+    return kind_of(settings.generator, GENERATORS, "generator") not in NO_MODEL
 
 
 def kind_of(spec: str, known: tuple[str, ...], what: str) -> str:
@@ -154,6 +160,8 @@ class _PublicTexts(tuple[str, ...]):
 
 def _corpus(settings: Settings) -> _PublicTexts:
     path = settings.generator.partition(":")[2]
+    if settings.schema is not None:
+        return _PublicTexts(load_rows(path, Schema.read(settings.schema)).texts.tolist())
     return _PublicTexts(load_texts(path, settings.corpus_text).texts.tolist())
 
 

@@ -196,9 +196,10 @@ def _of_ledger(settings: Settings, chosen: Plan) -> list[str]:
 
 
 def _print_result(console: Console, folder: Path, result: SyntheticTexts) -> None:
-    asked = TextFolder(folder).settings().samples or 0
+    settings = TextFolder(folder).settings()
+    asked, what = settings.samples or 0, "texts" if settings.schema is None else "rows"
     fewer = f" ({asked} were asked for, and there were no more different ones)" if len(result) < asked else ""
-    console.print(f"{len(result)} synthetic texts{fewer}, for instance:", style="bold")
+    console.print(f"{len(result)} synthetic {what}{fewer}, for instance:", style="bold")
     for place, text in enumerate(result.texts[:_SHOWN_TEXTS]):
         label = f"{result.labels[place]}: " if result.labels else ""
         short = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS].rsplit(maxsplit=1)[0] + " ..."
@@ -207,6 +208,6 @@ def _print_result(console: Console, folder: Path, result: SyntheticTexts) -> Non
     console.print("\nFiles", style="bold")
     console.print(f"{folder / 'release'}: synthetic.parquet and its privacy statement, to publish", markup=False)
     console.print(f"{folder / 'internal'}: how it came about, to keep", markup=False)
-    console.print(f"`gape export {quote(str(folder))} --format csv` writes the texts in another format.", markup=False)
+    console.print(f"`gape export {quote(str(folder))} --format csv` writes the {what} in another format.", markup=False)
     if not result.privacy.private:
         console.print("NOT PRIVATE: do not publish it.", style="bold red")

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gape.data.files import LONGEST, from_path
+from gape.data.schema import Schema
 from gape.data.tables import SOME, Table, from_arrow, from_frame, from_items, is_name, missing, shown
 from gape.errors import InputError
 from gape.types import as_samples
@@ -66,6 +67,30 @@ def load_texts(source: object, text: str | None = None, label: str | None = None
     labels = others.pop(0) if label is not None else None
     users = others.pop(0) if user is not None else None
     return Records(texts, labels, users, dropped, table.source)
+
+
+def load_rows(source: object, schema: Schema, user: str | None = None) -> Records:
+    """Read the rows of a private table, each as a line of JSON, with the user of each where a column is named.
+
+    A source is what `load_texts` takes and has columns. Columns that the schema does not have are left out. A number
+    beyond its range becomes the end of it; anything else that the schema does not allow is refused.
+    """
+    table = open_table(source)
+    names = list(schema.columns)
+    if not table.names:
+        raise InputError(f"{table.source} has no columns; give a table with those of the schema")
+    if user in names:
+        raise InputError(f"column {user!r} says whose record it is, and is not synthesised; leave it out of the schema")
+    chosen = [*names, *([] if user is None else [user])]
+    _refuse_ambiguous(table, chosen)
+    lines, users = [], []
+    for number, cells in enumerate(table.rows(chosen), start=1):
+        where = f"{table.row} {number} of {table.source}"
+        lines.append(schema.row(cells[: len(names)], where))
+        users += [record_name(cell, where, chosen[-1]) for cell in cells[len(names) :]]
+    if not lines:
+        raise InputError(f"{table.source} holds no rows; give at least one record")
+    return Records(as_samples(lines), None, None if user is None else as_samples(users), 0, table.source)
 
 
 def open_table(source: object) -> Table:

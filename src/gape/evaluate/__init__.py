@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from gape.data import Records
+from gape.data import Records, Schema
 from gape.errors import InputError, PrivacyError, RunError
-from gape.evaluate.measures import Measure, Scoring, beside, of_labels, of_memory, of_points, of_texts
+from gape.evaluate.measures import Measure, Scoring, beside, of_labels, of_memory, of_points, of_rows, of_texts
 from gape.evaluate.sources import Embedded, Synthetic, embed_all, read_private, read_synthetic
 from gape.files import read_json, write_json
 from gape.metrics import balls, mean_nearest_distance, wasserstein1
@@ -100,7 +100,7 @@ def evaluate(
     groups = _groups(made, voters, others, points, scoring)
     if real_baseline:
         tell("scoring as many real records")
-        groups = _with_baseline(groups, voters, others, points, scoring)
+        groups = _with_baseline(groups, made, voters, others, points, scoring)
     found = Evaluation(
         made.source,
         *_scored_by(made, chosen, voters, others),
@@ -133,9 +133,13 @@ def _groups(
     held_out = None if others is None or points.held_out is None else (others.texts.tolist(), points.held_out)
     groups = {
         "Nearness": of_points(points.scoring, points.synthetic, scoring),
-        "Texts": of_texts(records.texts.tolist(), made.texts.tolist(), scoring),
+        **_contents(records.texts.tolist(), made.texts.tolist(), made.schema, scoring),
         "Memorisation": of_memory(
-            (voters.texts.tolist(), points.private), held_out, (made.texts.tolist(), points.synthetic), scoring
+            (voters.texts.tolist(), points.private),
+            held_out,
+            (made.texts.tolist(), points.synthetic),
+            scoring,
+            rows=made.schema is not None,
         ),
     }
     if records.labels is not None and made.labels is not None:
@@ -144,8 +148,18 @@ def _groups(
     return groups
 
 
+def _contents(
+    real: list[str], texts: list[str], schema: Schema | None, scoring: Scoring
+) -> dict[str, tuple[Measure, ...]]:
+    """Compare what the texts say: their words, or of a table its columns."""
+    if schema is None:
+        return {"Texts": of_texts(real, texts, scoring)}
+    return {"Columns": of_rows(real, texts, schema, scoring)}
+
+
 def _with_baseline(
     groups: dict[str, tuple[Measure, ...]],
+    made: Synthetic,
     voters: Records,
     others: Records | None,
     points: Embedded,
@@ -160,7 +174,7 @@ def _with_baseline(
     texts = records.texts[rest] if others is None else records.texts
     measured = {
         "Nearness": of_points(real, points.private[drawn], scoring),
-        "Texts": of_texts(texts.tolist(), voters.texts[drawn].tolist(), scoring),
+        **_contents(texts.tolist(), voters.texts[drawn].tolist(), made.schema, scoring),
     }
     if "Usefulness" in groups and records.labels is not None and voters.labels is not None:
         labels = records.labels[rest] if others is None else records.labels
@@ -197,7 +211,7 @@ def _scored_by(made: Synthetic, chosen: Settings, voters: Records, others: Recor
 
 def _remarks(made: Synthetic, voters: Records, others: Records | None) -> list[str]:
     remarks = []
-    if others is not None and (both := len(set(voters.texts) & set(others.texts))):
+    if others is not None and made.schema is None and (both := len(set(voters.texts) & set(others.texts))):
         remarks.append(f"Texts that are among the private records and among those held out as well: {both}.")
     if len(made.texts) < 100:
         remarks.append(f"{len(made.texts)} texts are few: recall and W1 depend on their number; see the baseline.")

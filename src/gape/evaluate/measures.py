@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gape.data import Schema
 from gape.errors import InputError
 from gape.metrics.intervals import Interval, bootstrap
 from gape.metrics.memorisation import closest_record_test, longest_shared_runs
 from gape.metrics.nearest import nearest_distances
 from gape.metrics.neighbours import members, neighbour_squares
+from gape.metrics.tables import column_distances, pair_distance
 from gape.metrics.text import (
     distinct,
     length_distance,
@@ -24,7 +26,7 @@ from gape.metrics.text import (
 )
 from gape.metrics.transport import frechet, sinkhorn1, wasserstein1
 from gape.metrics.usefulness import classify
-from gape.types import Points
+from gape.types import Points, as_samples
 
 _ALIKE = 0.05  # above this p-value a test is said to have found nothing
 
@@ -138,29 +140,54 @@ def of_texts(real: Sequence[str], texts: Sequence[str], scoring: Scoring) -> tup
     )
 
 
+def of_rows(real: Sequence[str], rows: Sequence[str], schema: Schema, scoring: Scoring) -> tuple[Measure, ...]:
+    """Compare rows column by column, and pair by pair; both sides have as many where they can, see `of_texts`."""
+    rng = np.random.default_rng([scoring.seed, *b"texts"])
+    count = min(len(real), len(rows), scoring.sample)
+    few, some = (
+        schema.bins(schema.codes(as_samples([lines[place] for place in rng.permutation(len(lines))[:count]])))
+        for lines in (real, rows)
+    )
+    apart = column_distances(few, some)
+    worst = list(schema.columns)[int(apart.argmax())]
+    twice = 1 - len(set(rows)) / len(rows)
+    return (
+        Measure("column distance", float(apart.mean()), "share of the cells of a column that would have to change"),
+        Measure("worst column", float(apart.max()), f"the same of the column that is worst off, {worst}"),
+        Measure("column pair distance", pair_distance(few, some), "the same of two columns together, on average"),
+        Measure("repeated rows", twice, f"{twice:.0%} of the rows repeat another one"),
+    )
+
+
 def of_memory(
     private: tuple[Sequence[str], Points],
     held_out: tuple[Sequence[str], Points] | None,
     synthetic: tuple[Sequence[str], Points],
     scoring: Scoring,
+    *,
+    rows: bool = False,
 ) -> tuple[Measure, ...]:
-    """Look for private records among the synthetic texts; with records held out, beside what chance brings."""
+    """Look for private records among the synthetic texts; with records held out, beside what chance brings.
+
+    Rows of a table have no runs of words, and many are equal by chance.
+    """
     rng = np.random.default_rng([scoring.seed, *b"memory"])
     texts, points = synthetic
     closest = float(np.median(nearest_distances(points, private[1])))
-    runs = longest_shared_runs(list(private[0]), list(texts))
     copied = len(set(private[0]) & set(texts))
     measures = [
         Measure("texts that are records", float(copied), "word for word"),
         Measure("median distance to closest record", closest, "from a synthetic text to the nearest private one"),
-        Measure("longest shared run", float(runs.max()), "most words in a row that a text and a record share"),
-        Measure("mean shared run", float(runs.mean()), "the same for every text, on average"),
+        *([] if rows else _shared_runs(private[0], texts)),
     ]
     if held_out is None:
         return tuple(measures)
     test = closest_record_test(private[1], held_out[1], points, rng)
     found = "no more than chance" if test.p_value > _ALIKE else "more than chance: look at the closest pairs"
-    usual = longest_shared_runs(list(private[0]), list(held_out[0]))
+    by_chance = [] if rows else _runs_by_chance(private[0], held_out[0])
+    if rows:
+        both = len(set(private[0]) & set(held_out[0]))
+        by_chance = [Measure("held-out rows that are records", float(both), f"of {len(set(held_out[0])):,}, by chance")]
     return (
         *measures,
         Measure(
@@ -169,9 +196,24 @@ def of_memory(
             f"share of the texts; {test.expected:.3g} is expected of texts that saw no record",
         ),
         Measure("p-value of that", test.p_value, found),
+        *by_chance,
+    )
+
+
+def _shared_runs(private: Sequence[str], texts: Sequence[str]) -> list[Measure]:
+    runs = longest_shared_runs(list(private), list(texts))
+    return [
+        Measure("longest shared run", float(runs.max()), "most words in a row that a text and a record share"),
+        Measure("mean shared run", float(runs.mean()), "the same for every text, on average"),
+    ]
+
+
+def _runs_by_chance(private: Sequence[str], held_out: Sequence[str]) -> list[Measure]:
+    usual = longest_shared_runs(list(private), list(held_out))
+    return [
         Measure("longest run by chance", float(usual.max()), "that a record which did not vote shares with the others"),
         Measure("mean run by chance", float(usual.mean()), "the same for every such record, on average"),
-    )
+    ]
 
 
 def of_labels(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from gape.assembly import make_embedder
-from gape.data import Records, load_texts
+from gape.data import Records, Schema, load_rows, load_texts
 from gape.embedders.cached import Cached
 from gape.embedders.privacy import require_private_embedding
 from gape.errors import InputError, RunError
@@ -29,10 +30,15 @@ class Synthetic:
     run: TextFolder | None
     source: str
 
-    @property
+    @cached_property
     def settings(self) -> Settings | None:
         """The settings of the run."""
         return None if self.run is None else self.run.settings()
+
+    @cached_property
+    def schema(self) -> Schema | None:
+        """The columns of the table, where the texts are its rows."""
+        return None if self.settings is None or self.settings.schema is None else Schema.read(self.settings.schema)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +70,8 @@ def read_synthetic(source: object, text: str | None, label: str | None) -> Synth
 
 def read_private(source: object, settings: Settings | None, text: str | None, label: str | None) -> Records:
     """Read private records; the columns are those of the run where they are not named."""
+    if settings is not None and settings.schema is not None:
+        return load_rows(source, Schema.read(settings.schema))
     if settings is not None:
         text, label = text or settings.text, label or settings.label
     return load_texts(source, text, label)

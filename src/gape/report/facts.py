@@ -10,8 +10,10 @@ from typing import Any
 from gape.language.stored import stored_tokens
 from gape.privacy.accounting import Release, spent, stated
 from gape.report.rounds import Folder
+from gape.report.words import embedder_called
 from gape.run_folder import versions_in_words
-from gape.settings import PRIVATE_KMEANS, Settings
+from gape.settings import PRIVATE_KMEANS, ROWS, Settings
+from gape.writers import NO_MODEL
 
 RELATION = {
     "replace": "replace-one: the private data with one {unit} replaced by another",
@@ -170,21 +172,21 @@ def duration(seconds: float) -> str:
 
 def _text_settings(settings: Settings) -> dict[str, str]:
     kind, _, name = settings.generator.partition(":")
-    generators = {"embedded": "SmolLM2-135M-Instruct, on this machine", "corpus": "none: texts of a public corpus"}
+    generators = {
+        "embedded": "SmolLM2-135M-Instruct, on this machine",
+        "corpus": "none: texts of a public corpus",
+        ROWS: "none: rows drawn from the schema",
+    }
     prompts = settings.prompts or "generic"
     said: dict[str, Any] = {
         "Generator": generators.get(kind) or name.rsplit("/", 1)[-1],
         "Variation": settings.variation,
-        "Prompts": None if kind == "corpus" else "a file of their own" if prompts.endswith(".toml") else prompts,
+        "Prompts": None if kind in NO_MODEL else "a file of their own" if prompts.endswith(".toml") else prompts,
         "Domain": settings.domain,
         "Topics": None if settings.topics is None else f"{len(settings.topics)}, public",
-        "Embedder": "all-MiniLM-L6-v2" if settings.embedder == "minilm" else _model(settings.embedder),
+        "Embedder": embedder_called(settings.embedder),
         "Selection": settings.selector,
         "Threshold": f"{settings.threshold}" if settings.selector == "gape" else None,
         "Labels": None if settings.labels is None else ", ".join(settings.labels),
     }
     return {name: value for name, value in said.items() if value}
-
-
-def _model(spec: str) -> str:
-    return spec.partition(":")[2].rsplit("/", 1)[-1]

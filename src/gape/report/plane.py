@@ -12,6 +12,7 @@ from gape.assembly import make_embedder
 from gape.embedders.identity import IdentityEmbedder
 from gape.protocols import Embedder
 from gape.report.rounds import Folder
+from gape.report.words import embedder_called
 from gape.settings import Settings
 from gape.types import Floats, Points, Samples
 
@@ -57,8 +58,7 @@ def local_embedder(folder: Folder) -> tuple[Embedder, str]:
     settings = folder.settings or Settings()
     if settings.embedder.startswith("openai:"):
         settings = settings.with_values(embedder="minilm")
-    kind, _, name = settings.embedder.partition(":")
-    return make_embedder(settings), "all-MiniLM-L6-v2" if kind == "minilm" else name.rsplit("/", 1)[-1]
+    return make_embedder(settings), embedder_called(settings.embedder)
 
 
 def embed(embedder: Embedder, samples: Samples, progress: Callable[[int], None]) -> Points:

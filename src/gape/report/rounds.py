@@ -67,6 +67,8 @@ class Folder:
     @property
     def noun(self) -> str:
         """What a sample is, in the plural."""
+        if self.settings is not None and self.settings.schema is not None:
+            return "rows"
         return "texts" if self.is_text else "points"
 
     def samples(self, turn: int) -> Samples:

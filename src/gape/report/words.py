@@ -7,6 +7,7 @@ import math
 from gape.report.regions import Regions
 from gape.report.rounds import Folder
 from gape.report.signal import Signal
+from gape.settings import ROWS
 
 INTERNAL = (
     "NOT DIFFERENTIALLY PRIVATE. This page was made by looking at the private data: it draws private points and "
@@ -89,6 +90,12 @@ def of_map(folder: Folder) -> str:
     return (
         f"In round {folder.last}, {new:,} of the {size:,} {folder.noun} are new and {size - new:,} stayed as they were."
     )
+
+
+def embedder_called(spec: str) -> str:
+    """Name what compares the samples."""
+    known = {"minilm": "all-MiniLM-L6-v2", ROWS: "how many of their columns agree"}
+    return known.get(spec) or spec.partition(":")[2].rsplit("/", 1)[-1]
 
 
 def of_axes(folder: Folder, shown: float, embedder: str, *, exact: bool) -> str:

@@ -1,0 +1,227 @@
+"""Tables from one end to the other: rows vote, columns are published, and everything that takes texts takes them."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import gape
+from gape.cli import app
+from gape.data import Schema, load_rows
+from gape.errors import InputError, PrivacyError
+from gape.export import export
+from gape.settings import Settings
+from gape.synthesize import run_text
+
+SCHEMA = """
+[age]
+least = 0
+most = 100
+
+[kind]
+choices = ["cat", "dog", "owl"]
+
+[sound]
+choices = ["meow", "woof", "hoot"]
+
+[weight]
+least = 0.0
+most = 50.0
+decimals = 1
+missing = true
+"""
+ANIMALS = (("cat", "meow", 4.0), ("dog", "woof", 20.0))  # no owl, and a sound goes with its animal
+
+
+def animals(count: int, seed: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(count):
+        kind, sound, weight = ANIMALS[rng.random() < 0.3]
+        heavy = round(float(weight * rng.uniform(0.8, 1.2)), 1)
+        rows.append({"age": int(rng.integers(1, 15)), "kind": kind, "sound": sound, "weight": heavy, "keeper": "k"})
+    return rows
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("animals")
+    (place / "schema.toml").write_text(SCHEMA)
+    for name, seed in (("private", 0), ("held-out", 1), ("public", 2)):
+        with (place / f"{name}.csv").open("w", newline="") as file:
+            rows = animals(1500 if name == "private" else 200, seed)
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+    return place
+
+
+def settings_of(folder: Path, **values: Any) -> Settings:
+    usual = {"data": str(folder / "private.csv"), "schema": str(folder / "schema.toml"), "epsilon": 8.0}
+    return Settings.of({**usual, "samples": 60, "rounds": 6, "ledger": ":memory:", **values})
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Path:
+    place = folder / "run"
+    run_text(settings_of(folder, ledger=str(folder / "ledger.sqlite")), place)
+    return place
+
+
+def test_the_columns_of_the_schema_are_published_and_follow_the_data(run: Path) -> None:
+    table = pq.read_table(run / "release" / "synthetic.parquet")
+    assert table.column_names == ["age", "kind", "sound", "weight"]
+    rows = table.to_pylist()
+    assert len(rows) == 60
+    together = np.mean([(row["kind"], row["sound"]) in {("cat", "meow"), ("dog", "woof")} for row in rows])
+    assert together > 0.8  # 2/9 at the start
+    assert 0.4 < np.mean([row["kind"] == "cat" for row in rows]) < 0.95
+    assert np.mean([row["age"] <= 20 for row in rows]) > 0.6  # 0.21 at the start
+    assert all(row["weight"] is None or 0 <= row["weight"] <= 50 for row in rows)
+    assert {type(row["age"]) for row in rows} == {int}
+
+
+def test_the_statement_is_the_usual_one_and_nothing_private_is_on_disk(run: Path, folder: Path) -> None:
+    statement = json.loads((run / "release" / "privacy.json").read_text())
+    assert statement["private"] is True
+    assert statement["epsilon"] == pytest.approx(8, rel=1e-3)
+    files = [file for file in run.rglob("*") if file.is_file()]
+    assert not any(b"keeper" in file.read_bytes() for file in files)  # a column that the schema does not have
+    assert str(folder / "schema.toml") in (run / "internal" / "settings.toml").read_text()
+
+
+def test_synthesize_gives_rows(folder: Path) -> None:
+    made = gape.synthesize(
+        animals(300, 3), schema=str(folder / "schema.toml"), epsilon=8, samples=20, rounds=2, user=None
+    )
+    assert len(made.rows()) == len(made) == 20
+    assert list(made.rows()[0]) == ["age", "kind", "sound", "weight"]
+    assert made.labels is None
+
+
+def test_a_stopped_run_goes_on(folder: Path, tmp_path: Path) -> None:
+    def stop(progress: Any) -> None:
+        if progress.round == 2:
+            raise KeyboardInterrupt
+
+    place, ledger = tmp_path / "run", str(tmp_path / "ledger.sqlite")
+    with pytest.raises(KeyboardInterrupt):
+        run_text(settings_of(folder, rounds=3, ledger=ledger), place, progress=stop)
+    made = gape.resume(place)
+    assert len(made) == 60
+    assert len(made.privacy.sigma) == 3
+    assert pq.read_table(place / "release" / "synthetic.parquet").to_pylist() == made.rows()
+
+
+def test_a_schema_that_has_changed_is_refused_to_a_run_that_is_there(folder: Path, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.toml"
+    schema.write_text(SCHEMA)
+
+    def stop(progress: Any) -> None:
+        if progress.round == 1:
+            raise KeyboardInterrupt
+
+    settings = settings_of(folder, schema=str(schema), ledger=str(tmp_path / "ledger.sqlite"))
+    with pytest.raises(KeyboardInterrupt):
+        run_text(settings, tmp_path / "run", progress=stop)
+    schema.write_text(SCHEMA.replace("100", "200"))
+    with pytest.raises(gape.RunError, match=r"was started with (generator|embedder) RowGenerator|RowEmbedder"):
+        gape.resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "parquet", "hf"])
+def test_it_is_exported_in_columns(run: Path, tmp_path: Path, format: Any) -> None:  # noqa: A002
+    files = export(run, tmp_path / f"animals.{format}", format=format)
+    card = next(file for file in files if file.suffix == ".md").read_text()
+    assert "columns: age, kind, sound, weight" in card
+    if format == "csv":
+        head, *rows = (tmp_path / "animals.csv").read_text().splitlines()
+        assert head == '"age","kind","sound","weight"'
+        assert len(rows) == 60
+
+
+def test_more_rows_are_variations_of_those_that_are_there(run: Path, folder: Path, tmp_path: Path) -> None:
+    more = gape.expand(run, 100)
+    assert len(Schema.read(folder / "schema.toml").codes(more)) == 100
+    export(run, tmp_path / "more.parquet", format="parquet", rows=more)
+    assert pq.read_table(tmp_path / "more.parquet").num_rows == 100
+
+
+def test_it_is_scored_by_columns_and_pairs(run: Path, folder: Path) -> None:
+    found = gape.evaluate(run, folder / "private.csv", held_out=folder / "held-out.csv", real_baseline=True)
+    assert list(found.groups) == ["Nearness", "Columns", "Memorisation"]
+    real = {each.name: each.real for each in found.groups["Columns"]}
+    for name in ("column distance", "worst column", "column pair distance"):
+        assert 0 <= found.value(name) <= 1
+        assert real[name] is not None
+    assert found.value("column distance") < 0.5
+    assert found.rounds[-1].wasserstein1 < 0.6 * found.rounds[0].wasserstein1
+    assert found.value("held-out rows that are records") >= 0
+
+
+def test_public_rows_take_the_place_of_the_generator(folder: Path, tmp_path: Path) -> None:
+    corpus = f"corpus:{folder / 'public.csv'}"
+    made = run_text(settings_of(folder, generator=corpus, rounds=2, samples=20), tmp_path / "run")
+    public = load_rows(folder / "public.csv", Schema.read(folder / "schema.toml")).texts
+    assert set(made.texts) <= set(public.tolist())
+    with pytest.raises(PrivacyError, match="is the private data"):
+        run_text(settings_of(folder, generator=f"corpus:{folder / 'private.csv'}"), tmp_path / "other")
+
+
+def test_users_are_protected_by_their_column(folder: Path, tmp_path: Path) -> None:
+    made = run_text(settings_of(folder, user="keeper", delta=1e-5, samples=5, rounds=1), tmp_path / "run")
+    assert made.privacy.unit == "user"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"text": "kind"}, "a table has columns and no text, got 'kind'; leave it out"),
+        ({"label": "kind"}, "a table has columns and no label"),
+        ({"prompts": "yelp"}, "a table has columns and no prompts"),
+        (
+            {"generator": "embedded"},
+            "rows of a table are not for the generator 'embedded'; leave it out, or use",
+        ),
+        ({"embedder": "minilm"}, "rows of a table are not for the embedder 'minilm'; leave it out"),
+        ({"engine": "ray"}, "rows of a table vote in this process, not with engine 'ray'"),
+        ({"schema": None, "generator": "rows"}, "generator rows is for tables; name a schema"),
+        ({"schema": None, "embedder": "rows"}, "embedder rows is for tables; name a schema"),
+    ],
+)
+def test_what_does_not_go_with_a_table_is_refused(folder: Path, values: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        settings_of(folder, **values)
+
+
+def test_presets_of_the_literature_run_on_tables(folder: Path, tmp_path: Path) -> None:
+    for preset in ("augpe", "subsamplepe"):
+        chosen = settings_of(folder, preset=preset, rounds=1, samples=10)
+        assert (chosen.generator, chosen.embedder, chosen.variation) == ("rows", "rows", None)
+        assert len(run_text(chosen, tmp_path / preset)) == 10
+
+
+def test_the_commands(folder: Path, tmp_path: Path) -> None:
+    command = CliRunner()
+    flags = [str(folder / "private.csv"), "--schema", str(folder / "schema.toml"), "--epsilon", "8", "--samples", "20"]
+    planned = command.invoke(app, ["plan", *flags])
+    assert planned.exit_code == 0, planned.output
+    assert "no language model is asked" in planned.output
+    out = str(tmp_path / "run")
+    made = command.invoke(app, ["run", *flags, "--ledger", str(tmp_path / "l.sqlite"), "--rounds", "1", "--out", out])
+    assert made.exit_code == 0, made.output
+    assert "20 synthetic rows" in made.output
+    for name in ("status", "audit", "report"):
+        found = command.invoke(app, [name, out])
+        assert found.exit_code == 0, found.output
+    page = (tmp_path / "run" / "release" / "report.html").read_text()
+    for told in ("hoot", "20 synthetic rows", "alike, by how many of their columns agree"):
+        assert told in page
+    missing = command.invoke(app, ["plan", *flags[:1], "--schema", str(tmp_path / "none.toml"), "--epsilon", "1"])
+    assert missing.exit_code != 0
+    assert "cannot be read" in missing.output
