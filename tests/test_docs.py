@@ -54,6 +54,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
             writer.writerows([row["review"], 1 + i % 5, row["who"]] for i, row in enumerate(part))
     for name, texts in {"public.csv": public_texts(), "synthetic.csv": public_texts()[::5]}.items():
         (folder / name).write_text("review\n" + "\n".join(texts) + "\n")
+    (schema,) = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "tables.md").read_text(), flags=re.DOTALL | re.MULTILINE)
+    (folder / "people.toml").write_text(schema)
+    people = "".join(f"{20 + i % 60},{'<=50K' if i % 3 else '>50K'},{50 + i % 40}\n" for i in range(200))
+    (folder / "people.csv").write_text("age,income,weight\n" + people)
     return folder
 
 
@@ -72,6 +76,8 @@ def execute(command: str) -> None:
             ledger.unlink()
     extra = EXTRA.get(words[0], [])
     given = {word for word in words if word.startswith("--")}
+    if "--schema" in given:
+        given.add("--generator")  # a corpus of texts has no part in a table
     pairs = [pair for pair in zip(extra[::2], extra[1::2], strict=True) if pair[0] not in given]
     result = gape(*words, *(part for pair in pairs for part in pair))
     assert result.exit_code == 0, f"{command}: {result.stderr or result.exception!r}"
