@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import gape
 from gape.cli import app
+from gape.compare.results import held_out
 from gape.data import Schema, load_rows
 from gape.errors import InputError, PrivacyError
 from gape.export import export
@@ -204,6 +205,19 @@ def test_presets_of_the_literature_run_on_tables(folder: Path, tmp_path: Path) -
         chosen = settings_of(folder, preset=preset, rounds=1, samples=10)
         assert (chosen.generator, chosen.embedder, chosen.variation) == ("rows", "rows", None)
         assert len(run_text(chosen, tmp_path / preset)) == 10
+
+
+def test_methods_are_compared_on_tables(folder: Path, tmp_path: Path) -> None:
+    settings = Settings.of(
+        {"data": str(folder / "private.csv"), "schema": str(folder / "schema.toml"), "samples": 20, "rounds": 2}
+    )
+    found = gape.compare_texts(settings, tmp_path / "comparison", methods=("gape", "augpe"), epsilons=(8.0,), seeds=2)
+    score = held_out("sinkhorn")
+    for method in ("gape", "augpe"):
+        assert found.at_end(method, 8.0, score).mean < found.at_start(score).mean
+    stored = (tmp_path / "comparison" / "settings.toml").read_text()
+    assert repr(Schema.read(folder / "schema.toml")) in stored
+    assert str(folder) not in stored
 
 
 def test_the_commands(folder: Path, tmp_path: Path) -> None:

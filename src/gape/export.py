@@ -314,7 +314,7 @@ def _public(settings: dict[str, Any], statement: PrivacyStatement) -> str:
     names = ("rounds", "samples", "initial", "scales", "copies", "keep", "votes_per_unit")
     lines = [
         *([f"The number of {statement.unit}s in the private data."] if statement.neighbours == "replace" else []),
-        "The names of the columns, and the labels where there are any.",
+        "The names of the columns, the labels where there are any, and of a table what its columns can hold.",
         "The settings: " + ", ".join(f"{name} {plan[name]}" for name in names) + ".",
         f"The generator, taken not to depend on the private data, with its prompts: `{generator}`",
         f"The embedder: `{embedder}`",

@@ -25,6 +25,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "keep": False,
     },
 }
+# No language model has a part in tables, so that rounds cost little; and a row has far to go from its start, at which
+# nothing is known (docs/tables.md).
+OF_TABLES: Mapping[str, Any] = {"generator": "rows", "embedder": "rows", "rounds": 20}
 START = {"gape": 1, "augpe": 2, "subsamplepe": 2}  # the size of S(0), in multiples of m
 
 PRIVATE_KMEANS = "private-kmeans"  # the paper's rule for R, which nobody has paid for
@@ -101,7 +104,7 @@ class Settings:
 
     preset: str = _said("gape", "Evolution", "A method as its authors run it; whatever else is set overrides it.")
     samples: int | None = _said(None, "Evolution", "Texts to make (m); by default as many as the votes can tell apart.")
-    rounds: int = _said(6, "Evolution", "How often to vote (T).")
+    rounds: int = _said(6, "Evolution", "How often to vote (T); for tables 20.")
     initial: int | None = _said(None, "Evolution", "Texts to begin with; by default as many as samples.")
     variation: str | None = _said(
         None, "Evolution", "How texts are varied; by default resample where the model can, else rephrase."
@@ -214,9 +217,8 @@ class Settings:
             values |= {name: value for name, value in layer.items() if value is not None}
         preset = values.get("preset", "gape")
         usual = dict(PRESETS.get(preset, {}) if isinstance(preset, str) else {})
-        if "schema" in values:  # no language model has a part in it
-            usual = {**usual, "generator": ROWS, "embedder": ROWS}
-            usual.pop("variation", None)
+        if "schema" in values:
+            usual = {**OF_TABLES, **{name: value for name, value in usual.items() if name != "variation"}}
         return cls(**{**usual, **values})
 
     def with_values(self, **values: Any) -> "Settings":

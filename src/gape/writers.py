@@ -2,7 +2,7 @@
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -93,7 +93,7 @@ def make_generator(
     """Return what writes candidates, one for every label where there are labels; a corpus needs the embedder."""
     if settings.generator == ROWS and settings.schema is not None:
         return RowGenerator(Schema.read(settings.schema))
-    corpus = None if model is not None or embedder is None else CorpusText(_corpus(settings), embedder)
+    corpus = None if model is not None or embedder is None else CorpusText(public_texts(settings), embedder)
 
     def writer(prompts: Prompts) -> Generator:
         if corpus is not None:
@@ -158,7 +158,8 @@ class _PublicTexts(tuple[str, ...]):
         return f"{len(self)} texts, {dataset_fingerprint((text.encode() for text in self), b'')[:12]}"
 
 
-def _corpus(settings: Settings) -> _PublicTexts:
+def public_texts(settings: Settings) -> Sequence[str]:
+    """Read the texts of the corpus, or its rows; their repr is their number and content."""
     path = settings.generator.partition(":")[2]
     if settings.schema is not None:
         return _PublicTexts(load_rows(path, Schema.read(settings.schema)).texts.tolist())

@@ -8,7 +8,7 @@ import pytest
 from contracts.generator import TextGeneratorContract
 from gape.data.schema import Choices, Numbers, Schema
 from gape.errors import InputError
-from gape.generators.rows import CROSSED, RowGenerator
+from gape.generators.rows import RowGenerator
 from gape.protocols import Generator
 from gape.types import Samples, as_samples
 
@@ -28,7 +28,7 @@ class TestRowGenerator(TextGeneratorContract):
         return RowGenerator(PEOPLE)
 
 
-def varied(schema: Schema, samples: Samples, scale: float, seed: int = 0) -> Samples:
+def vary(schema: Schema, samples: Samples, scale: float, seed: int = 0) -> Samples:
     return RowGenerator(schema).vary(samples, np.full(len(samples), scale), np.random.default_rng(seed))
 
 
@@ -48,7 +48,7 @@ def test_random_rows_are_uniform_in_every_column() -> None:
 @pytest.mark.parametrize("scale", [0.02, 0.1, 0.5, 1.0])
 def test_a_variation_changes_about_a_share_of_the_cells_and_one_at_least(scale: float) -> None:
     samples = RowGenerator(WIDE).random(400, np.random.default_rng(1))
-    changed = WIDE.codes(varied(WIDE, samples, scale)) != WIDE.codes(samples)
+    changed = WIDE.codes(vary(WIDE, samples, scale)) != WIDE.codes(samples)
     assert changed.any(axis=1).all()
     expected = scale + (1 - scale) / 50  # of a hundred choices hardly any other sample has the same
     assert changed.mean() == pytest.approx(expected, abs=0.02)
@@ -56,20 +56,24 @@ def test_a_variation_changes_about_a_share_of_the_cells_and_one_at_least(scale: 
 
 def test_what_changes_is_taken_from_other_samples_most_of_the_time() -> None:
     samples = as_samples([line for value in (3, 7) for line in WIDE.lines(np.full((200, 50), float(value)))])
-    found = WIDE.codes(varied(WIDE, samples, 1.0))
-    assert np.isin(found, (3, 7)).mean() == pytest.approx(CROSSED + (1 - CROSSED) / 99, abs=0.01)
+    for crossed in (0.0, 0.5, 0.9):
+        varied = RowGenerator(WIDE, crossed).vary(samples, np.ones(len(samples)), np.random.default_rng(0))
+        assert np.isin(WIDE.codes(varied), (3, 7)).mean() == pytest.approx(crossed + (1 - crossed) / 99, abs=0.01)
+    for wrong in (-0.1, 1.1):
+        with pytest.raises(InputError, match="crossed must lie between 0 and 1"):
+            RowGenerator(WIDE, wrong)
 
 
 def test_samples_that_are_all_alike_are_varied_too() -> None:
     samples = PEOPLE.lines(np.repeat([[40.0, 70.0, 0.0, 1.0]], 200, axis=0))
-    differs = varied(PEOPLE, samples, 0.1) != samples
+    differs = vary(PEOPLE, samples, 0.1) != samples
     assert differs.mean() > 0.9  # a number may be drawn anew and be the same
 
 
 def test_numbers_stay_in_their_range_and_on_their_steps() -> None:
     samples = PEOPLE.lines(np.repeat([[17.0, 200.0, 0.0, 1.0]], 500, axis=0))
     for scale in (0.1, 1.0):
-        codes = PEOPLE.codes(varied(PEOPLE, samples, scale))  # which refuses nothing
+        codes = PEOPLE.codes(vary(PEOPLE, samples, scale))  # which refuses nothing
         assert np.nanmin(codes[:, 0]) >= 17
         assert np.nanmax(codes[:, 1]) <= 200
         np.testing.assert_array_equal(codes[:, 1], np.round(codes[:, 1], 1))
@@ -77,4 +81,4 @@ def test_numbers_stay_in_their_range_and_on_their_steps() -> None:
 
 def test_a_scale_above_one_is_refused() -> None:
     with pytest.raises(InputError, match=r"scale must be in \(0, 1\], got 1.5"):
-        varied(PEOPLE, RowGenerator(PEOPLE).random(2, np.random.default_rng(0)), 1.5)
+        vary(PEOPLE, RowGenerator(PEOPLE).random(2, np.random.default_rng(0)), 1.5)

@@ -15,12 +15,11 @@ from gape.assembly import candidate_embedder, embedder_identity, make_embedder, 
 from gape.compare import Comparison, Grid, Method, Moment, Parts, Study, compare
 from gape.compare.folder import CompareFolder
 from gape.compare.grid import check_scoring
-from gape.data import Records, load_texts
+from gape.data import Records, Schema
 from gape.embedders.cached import CACHED, Cached
 from gape.embedders.privacy import for_public_texts, require_private_embedding
 from gape.embedders.watched import watched
 from gape.errors import InputError
-from gape.fingerprint import dataset_fingerprint
 from gape.labels import labelled
 from gape.language.request import Completion, LanguageModel
 from gape.plan import Plan
@@ -28,9 +27,9 @@ from gape.private import read_records, text_fingerprint, units_of
 from gape.prompts import Prompts
 from gape.protocols import Embedder, Generator, Selector
 from gape.rules import CENTRES, estimates_votes, make_selector, votes_suit_noise
-from gape.settings import CHOICES, OPERATIONAL, PRESETS, Settings
+from gape.settings import CHOICES, OPERATIONAL, PRESETS, ROWS, Settings
 from gape.types import Points
-from gape.writers import Listener, make_generator, make_model, make_prompts, remembering, writes
+from gape.writers import Listener, make_generator, make_model, make_prompts, public_texts, remembering, writes
 
 METHODS = ("gape", "augpe", "subsamplepe")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -195,9 +194,9 @@ def _described(settings: Settings) -> dict[str, str]:
     if writes(settings):
         prompts = make_prompts(settings, None)
         return said | {"prompts": f"{prompts.name}, {sha256(repr(prompts).encode()).hexdigest()[:12]}"}
-    corpus = load_texts(settings.generator.partition(":")[2], settings.corpus_text).texts
-    digest = dataset_fingerprint((text.encode() for text in corpus), b"")[:12]
-    return said | {"generator": f"corpus of {len(corpus)} texts, {digest}"}
+    if settings.schema is not None:
+        said["schema"] = repr(Schema.read(settings.schema))
+    return said if settings.generator == ROWS else said | {"generator": f"corpus of {public_texts(settings)!r}"}
 
 
 @contextmanager

@@ -8,11 +8,6 @@ from gape.data.schema import Choices, Column, Schema
 from gape.errors import InputError
 from gape.types import Floats, Samples
 
-# How often a cell that changes takes the value that another sample has there. The samples have been voted for, so
-# what is common among them is common among the records, and one column learns what the other rows already know: on
-# census records at epsilon 1 recall was .52 after ten rounds, .41 with every second, .20 with none.
-CROSSED = 0.8
-
 _EMPTY = 0.1  # how often a number is missing at the start, where it may be
 _ANYWHERE = 0.5  # how often a new number is drawn from the whole range; else it is a step away
 
@@ -23,9 +18,17 @@ class RowGenerator:
 
     At least one cell changes. It takes the value of another of the samples, or a new one: of choices any other, of
     numbers any at all or one a normal step away, of standard deviation s times the range.
+
+    `crossed` is how often it is another's. The samples have been voted for, so what is common among them is common
+    among the records, and rows learn from each other (experiments/tables).
     """
 
     schema: Schema
+    crossed: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.crossed <= 1:
+            raise InputError(f"crossed must lie between 0 and 1, got {self.crossed}; 0.9 is usual")
 
     def random(self, count: int, rng: np.random.Generator) -> Samples:
         """Draw `count` rows."""
@@ -45,7 +48,7 @@ class RowGenerator:
         others = codes[rng.integers(len(codes), size=codes.shape), np.arange(width)]
         touched = rng.random(codes.shape) < scales[:, None]
         touched[rows, rng.integers(width, size=len(codes))] = True
-        varied = np.where(touched, np.where(rng.random(codes.shape) < CROSSED, others, fresh), codes)
+        varied = np.where(touched, np.where(rng.random(codes.shape) < self.crossed, others, fresh), codes)
         same = ((varied == codes) | (np.isnan(varied) & np.isnan(codes))).all(axis=1)
         cell = rows, rng.integers(width, size=len(codes))
         varied[cell] = np.where(same, fresh[cell], varied[cell])
