@@ -165,6 +165,17 @@ def test_it_is_scored_by_columns_and_pairs(run: Path, folder: Path) -> None:
     assert found.value("held-out rows that are records") >= 0
 
 
+def test_a_classifier_is_taught_by_all_columns_but_the_one_it_tells(run: Path, folder: Path) -> None:
+    held_out = folder / "held-out.csv"
+    told = gape.evaluate(run, folder / "private.csv", label="kind", held_out=held_out, real_baseline=True)
+    assert told.value("accuracy") > 0.9  # by the sound
+    guessed = gape.evaluate(run, folder / "private.csv", label="age", held_out=held_out)
+    assert guessed.value("accuracy") < 0.5  # nothing tells it, and its own column would
+    for wrong in ("keeper", "shoe size"):
+        with pytest.raises(InputError, match=f"'{wrong}' is no column of the schema"):
+            gape.evaluate(run, folder / "private.csv", label=wrong)
+
+
 def test_public_rows_take_the_place_of_the_generator(folder: Path, tmp_path: Path) -> None:
     corpus = f"corpus:{folder / 'public.csv'}"
     made = run_text(settings_of(folder, generator=corpus, rounds=2, samples=20), tmp_path / "run")

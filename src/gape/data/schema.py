@@ -178,6 +178,14 @@ class Schema:
                 ) from None
         return str(self.lines(codes)[0])
 
+    def without(self, name: str) -> "Schema":
+        """Return the schema of all other columns."""
+        if name not in self.columns or len(self.columns) == 1:
+            raise InputError(
+                f"{name!r} is no column of the schema with others beside it; name one of {list(self.columns)}"
+            )
+        return Schema({other: column for other, column in self.columns.items() if other != name})
+
     def lines(self, codes: Floats) -> Samples:
         """Write coded rows, (n, columns), as lines of JSON, (n,)."""
         parts = [

@@ -16,7 +16,7 @@ import numpy as np
 from gape.data import Records, Schema
 from gape.errors import InputError, PrivacyError, RunError
 from gape.evaluate.measures import Measure, Scoring, beside, of_labels, of_memory, of_points, of_rows, of_texts
-from gape.evaluate.sources import Embedded, Synthetic, embed_all, read_private, read_synthetic
+from gape.evaluate.sources import Embedded, Synthetic, embed_all, features, read_private, read_synthetic
 from gape.files import read_json, write_json
 from gape.metrics import balls, mean_nearest_distance, wasserstein1
 from gape.settings import Settings
@@ -143,8 +143,9 @@ def _groups(
         ),
     }
     if records.labels is not None and made.labels is not None:
-        taught = made.labels.tolist(), points.synthetic
-        groups["Usefulness"] = of_labels((records.labels.tolist(), points.scoring), taught, scoring)
+        taught = made.labels.tolist(), features(made.texts, points.synthetic, made)
+        tested = records.labels.tolist(), features(records.texts, points.scoring, made)
+        groups["Usefulness"] = of_labels(tested, taught, scoring)
     return groups
 
 
@@ -178,8 +179,8 @@ def _with_baseline(
     }
     if "Usefulness" in groups and records.labels is not None and voters.labels is not None:
         labels = records.labels[rest] if others is None else records.labels
-        taught = voters.labels[drawn].tolist(), points.private[drawn]
-        measured["Usefulness"] = of_labels((labels.tolist(), real), taught, scoring)
+        taught = voters.labels[drawn].tolist(), features(voters.texts[drawn], points.private[drawn], made)
+        measured["Usefulness"] = of_labels((labels.tolist(), features(texts, real, made)), taught, scoring)
     return {name: beside(measures, measured.get(name, ())) for name, measures in groups.items()}
 
 

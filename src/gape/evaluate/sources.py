@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from gape.assembly import make_embedder
 from gape.data import Records, Schema, load_rows, load_texts
 from gape.embedders.cached import Cached
 from gape.embedders.privacy import require_private_embedding
+from gape.embedders.rows import RowEmbedder
 from gape.errors import InputError, RunError
 from gape.files import read_table, samples_from_arrow
 from gape.settings import Settings
 from gape.text_folder import TextFolder
-from gape.types import Points, Samples
+from gape.types import Points, Samples, as_samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +31,7 @@ class Synthetic:
     rounds: tuple[Samples, ...]  # S(0), ..., S(T); empty for a file
     run: TextFolder | None
     source: str
+    target: str | None = None  # the column of a table that its labels are of
 
     @cached_property
     def settings(self) -> Settings | None:
@@ -63,7 +66,10 @@ def read_synthetic(source: object, text: str | None, label: str | None) -> Synth
     In a file they stand in the columns named, as in the private one, or else in `text` and `label`, as exported.
     """
     if isinstance(source, str | Path) and (Path(source) / "internal" / "settings.json").exists():
-        return _of_run(Path(source))
+        made = _of_run(Path(source))
+        if made.schema is None or label is None:
+            return made
+        return replace(made, labels=_column(made.texts, made.schema, label), target=label)
     records = _of_file(source, text, label)
     return Synthetic(records.texts, records.labels, (), None, records.source)
 
@@ -71,10 +77,21 @@ def read_synthetic(source: object, text: str | None, label: str | None) -> Synth
 def read_private(source: object, settings: Settings | None, text: str | None, label: str | None) -> Records:
     """Read private records; the columns are those of the run where they are not named."""
     if settings is not None and settings.schema is not None:
-        return load_rows(source, Schema.read(settings.schema))
+        schema = Schema.read(settings.schema)
+        rows = load_rows(source, schema)
+        return rows if label is None else replace(rows, labels=_column(rows.texts, schema, label))
     if settings is not None:
         text, label = text or settings.text, label or settings.label
     return load_texts(source, text, label)
+
+
+def features(texts: Samples, points: Points, made: Synthetic) -> Points:
+    """Return what a classifier sees of texts: their points, and of rows those of all columns but what it is to tell."""
+    if made.schema is None or made.target is None:
+        return points
+    others = made.schema.without(made.target)
+    codes = np.delete(made.schema.codes(texts), list(made.schema.columns).index(made.target), axis=1)
+    return RowEmbedder(others).embed(others.lines(codes))
 
 
 def embed_all(
@@ -114,6 +131,12 @@ def _of_run(path: Path) -> Synthetic:
     texts = tuple(_texts(samples) for samples in rounds)
     done = "" if folder.finished else f", which is not finished: after round {len(rounds) - 1}"
     return Synthetic(texts[-1], labels, texts, folder, f"the run {path}{done}")
+
+
+def _column(rows: Samples, schema: Schema, name: str) -> Samples:
+    """Return the cells of one column as labels."""
+    schema.without(name)  # which refuses one that is not there
+    return as_samples([str(json.loads(row)[name]) for row in rows])
 
 
 def _of_file(source: object, text: str | None, label: str | None) -> Records:
