@@ -57,7 +57,10 @@ def test_the_columns_are_those_of_the_file(people: Schema) -> None:
     }
 
 
-@pytest.mark.parametrize(("least", "most", "decimals"), [("0.0", "1.0", 3), ("0.0", "200.0", 1), ("0.0", "1e9", 0)])
+@pytest.mark.parametrize(
+    ("least", "most", "decimals"),
+    [("0.0", "1.0", 3), ("0.0", "200.0", 1), ("0.0", "1e9", 0), ("0.5", "1e9", 1), ("0.1234", "1.0", 4)],
+)
 def test_fractions_have_steps_of_a_thousandth_of_the_range(
     tmp_path: Path, least: str, most: str, decimals: int
 ) -> None:
@@ -82,9 +85,12 @@ def test_fractions_have_steps_of_a_thousandth_of_the_range(
         ('[sex]\nchoices = ["f"]', "choices must be 2 to 1,000"),
         ('[sex]\nchoices = ["f", "f "]', "different and none of them blank"),
         ('[sex]\nchoices = ["f", " "]', "different and none of them blank"),
-        ('[sex]\nchoices = [1, "1"]', "different and none of them blank"),
-        ("[sex]\nchoices = [true, false]", "choices must be a list of texts or whole numbers"),
-        ("[sex]\nchoices = [0.5, 1.5]", "choices must be a list of texts or whole numbers"),
+        ('[sex]\nchoices = [1, "b"]', "choices must be a list of texts, or one of whole numbers"),
+        (f"[id]\nchoices = [1, {2**63}]", "whole numbers of more than 64 bits must be written as texts"),
+        (f"[x]\nleast = 0\nmost = {'9' * 400}", "as numbers within 1e15 of zero"),
+        ("[x]\nleast = 0.25\nmost = 0.35\ndecimals = 1", "least and most must have no more than 1 decimals"),
+        ("[sex]\nchoices = [true, false]", "choices must be a list of texts, or one of whole numbers"),
+        ("[sex]\nchoices = [0.5, 1.5]", "choices must be a list of texts, or one of whole numbers"),
         (f"[zip]\nchoices = {list(range(MOST_CHOICES + 1))}", "choices must be 2 to 1,000"),
         ("[age", "are not valid TOML"),
     ],
@@ -108,6 +114,8 @@ def test_a_schema_that_is_not_there_is_refused(tmp_path: Path) -> None:
         ([Decimal(16), math.nan, "", 0], {"age": 17, "weight": None, "income": None, "children": 0}),
         ([np.int64(120), np.float32(1e9), "<=50K", np.int32(3)], [90, 200.0, "<=50K", 3]),
         (["-inf", "inf", "<=50K", 3], [17, 200.0, "<=50K", 3]),
+        ([-(10**400), 10**400, "<=50K", "2.0"], [17, 200.0, "<=50K", 2]),
+        ([39, 70, "<=50K", Decimal("2.00")], [39, 70.0, "<=50K", 2]),
     ],
 )
 def test_cells_become_the_nearest_that_the_schema_allows(people: Schema, cells: list[object], row: object) -> None:
@@ -123,6 +131,9 @@ def test_cells_become_the_nearest_that_the_schema_allows(people: Schema, cells: 
         ([b"39", 70, ">50K", 2], "row 7 has bytes where a number should be in column 'age'"),
         ([None, 70, ">50K", 2], "row 7 has nothing in column 'age'; fill it in, or set missing = true"),
         ([39, 70, HIDDEN, 2], "row 7 has a value that is none of its 2 choices in column 'income'"),
+        ([np.datetime64("2020-01-01"), 70, ">50K", 2], "row 7 has datetime64 where a number should be"),
+        ([1 + 2j, 70, ">50K", 2], "row 7 has complex where a number should be"),
+        ([39, 70, ">50K", 10**5000], "row 7 has a value that is none of its 4 choices in column 'children'"),
         ([39, 70, ">50K", 2.5], "row 7 has a value that is none of its 4 choices in column 'children'"),
     ],
 )
@@ -136,6 +147,10 @@ def test_what_the_schema_does_not_allow_is_refused_without_being_quoted(
 
 
 def test_choices_that_are_true_or_false(tmp_path: Path) -> None:
+    for choices in ("[1, 0]", '["True", "False"]'):
+        schema = schema_of(tmp_path, f"[ill]\nchoices = {choices}\n")
+        lines = as_samples([schema.row([cell], "row") for cell in (True, np.bool_(0))])
+        assert schema.codes(lines).ravel().tolist() == [0, 1]
     schema = schema_of(tmp_path, '[ill]\nchoices = ["true", "false"]\n')
     assert [schema.row([cell], "row") for cell in (True, np.bool_(0), "true")] == [
         '{"ill": "true"}',
@@ -148,7 +163,7 @@ def test_choices_that_are_true_or_false(tmp_path: Path) -> None:
 def test_codes_and_lines_are_the_same_rows(data: st.DataObject) -> None:
     empty = st.booleans()
     letters = Choices(("x", "ü,", '"'), data.draw(empty))
-    least, decimals = data.draw(st.sampled_from([-3, 0.25])), data.draw(st.integers(0, 3))
+    least, decimals = data.draw(st.sampled_from([(-3, 0), (-3, 3), (0.25, 2), (0.25, 3)]))
     numbers = Numbers(least, 7, decimals, data.draw(empty))
     schema = Schema({"a": letters, "b": numbers})
     cells = [
@@ -202,11 +217,25 @@ def test_a_table_that_does_not_fit_is_refused(people: Schema) -> None:
     rows = [{"age": 39, "weight": 70, "income": ">50K", "children": 0}]
     with pytest.raises(InputError, match="the list has no columns"):
         load_rows(["a text"], people)
-    with pytest.raises(InputError, match="has no column 'children'"):
+    with pytest.raises(InputError, match="the list has no column 'children' among its 3; give it a header") as caught:
         load_rows([{name: cell for name, cell in rows[0].items() if name != "children"}], people)
+    assert "weight" not in str(caught.value)  # without a header, a name is a private cell
+    with pytest.raises(InputError, match="has 2 columns 'age' among its 2"):
+        load_rows(pa.Table.from_arrays([pa.array([1])] * 2, names=["age", "age"]), people)
     with pytest.raises(InputError, match="column 'age' says whose record it is"):
         load_rows(rows, people, "age")
     with pytest.raises(InputError, match="item 1 of the list has something else than a number in column 'age'"):
         load_rows([rows[0] | {"age": HIDDEN}], people)
     with pytest.raises(InputError, match="holds no rows"):
         load_rows(pa.table({name: pa.array([], pa.string()) for name in people.columns}), people)
+
+
+def test_rows_are_known_by_all_they_hold_whoever_reads_them(people: Schema, tmp_path: Path) -> None:
+    rows = [{"age": 39, "weight": 70.0, "income": ">50K", "children": 0, "shoe": 40.0}]
+    path = tmp_path / "people.csv"
+    path.write_text("shoe,children,income,weight,age\n40, 0,>50K,70,39\n")
+    few = Schema({"age": people.columns["age"]})
+    known = {load_rows(source, schema).contents for source in (rows, path) for schema in (people, few)}
+    assert len(known) == 1
+    assert load_rows([rows[0] | {"shoe": 41}], few).contents not in known
+    assert "39" not in repr(load_rows(rows, few))

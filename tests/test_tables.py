@@ -93,7 +93,7 @@ def test_the_statement_is_the_usual_one_and_nothing_private_is_on_disk(run: Path
     assert statement["epsilon"] == pytest.approx(8, rel=1e-3)
     files = [file for file in run.rglob("*") if file.is_file()]
     assert not any(b"keeper" in file.read_bytes() for file in files)  # a column that the schema does not have
-    assert str(folder / "schema.toml") in (run / "internal" / "settings.toml").read_text()
+    assert (run / "internal" / "schema.toml").read_text() == SCHEMA
 
 
 def test_synthesize_gives_rows(folder: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_stopped_run_goes_on(folder: Path, tmp_path: Path) -> None:
     assert pq.read_table(place / "release" / "synthetic.parquet").to_pylist() == made.rows()
 
 
-def test_a_schema_that_has_changed_is_refused_to_a_run_that_is_there(folder: Path, tmp_path: Path) -> None:
+def test_a_run_keeps_the_schema_that_it_began_with(folder: Path, tmp_path: Path) -> None:
     schema = tmp_path / "schema.toml"
     schema.write_text(SCHEMA)
 
@@ -131,8 +131,58 @@ def test_a_schema_that_has_changed_is_refused_to_a_run_that_is_there(folder: Pat
     with pytest.raises(KeyboardInterrupt):
         run_text(settings, tmp_path / "run", progress=stop)
     schema.write_text(SCHEMA.replace("100", "200"))
-    with pytest.raises(gape.RunError, match=r"was started with (generator|embedder) RowGenerator|RowEmbedder"):
-        gape.resume(tmp_path / "run")
+    with pytest.raises(gape.RunError, match="was started with another schema than"):
+        run_text(settings, tmp_path / "run")
+    schema.unlink()
+    made = gape.resume(tmp_path / "run")
+    assert max(row["age"] for row in made.rows()) <= 100
+    gape.evaluate(tmp_path / "run", folder / "private.csv")
+    assert len(gape.expand(tmp_path / "run", 70)) == 70
+
+
+def test_a_table_has_one_budget_whatever_schema_reads_it(folder: Path, tmp_path: Path) -> None:
+    few = tmp_path / "few.toml"
+    few.write_text("[age]\nleast = 0\nmost = 50\n")
+    common = {"ledger": str(tmp_path / "ledger.sqlite"), "rounds": 1, "samples": 10, "budget_epsilon": 13.0}
+    run_text(settings_of(folder, **common), tmp_path / "one")
+    again = run_text(settings_of(folder, **common, schema=str(few)), tmp_path / "two")
+    assert again.privacy.dataset_epsilon > 8.5
+    with pytest.raises(gape.BudgetError):
+        run_text(settings_of(folder, **common, schema=str(few)), tmp_path / "three")
+
+
+def test_a_table_without_a_header_is_refused_and_not_shown(folder: Path, tmp_path: Path) -> None:
+    data = tmp_path / "rows.csv"
+    data.write_text("39,cat,meow,4.5\n40,dog,woof,20\n")
+    result = CliRunner().invoke(
+        app, ["run", str(data), "--schema", str(folder / "schema.toml"), "--epsilon", "1", "--out", str(tmp_path / "r")]
+    )
+    assert result.exit_code != 0
+    assert "has no column 'age' among its 4" in " ".join(result.output.split())
+    assert "meow" not in result.output
+
+
+def test_a_corpus_that_does_not_fit_is_refused_before_anything_is_made(folder: Path, tmp_path: Path) -> None:
+    public = tmp_path / "public.csv"
+    public.write_text("age,kind\n3,cat\n")
+    with pytest.raises(InputError, match=r"of the corpus, .* has no column 'sound'"):
+        run_text(settings_of(folder, generator=f"corpus:{public}"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_names_of_columns_are_shown_as_they_are(tmp_path: Path) -> None:
+    name = '[/x] "text", é.'
+    schema, data = tmp_path / "schema.toml", tmp_path / "data.csv"
+    schema.write_text(f"[{json.dumps(name, ensure_ascii=False)}]\nchoices = [1, 2]\n[text]\nchoices = ['a', 'b']\n")
+    with data.open("w", newline="") as file:
+        csv.writer(file).writerows([[name, "text"], *[[1, "a"]] * 50])
+    out = tmp_path / "run"
+    flags = [str(data), "--schema", str(schema), "--epsilon", "8", "--samples", "5", "--rounds", "1", "--out", str(out)]
+    command = CliRunner()
+    for words in (["run", *flags], ["evaluate", str(out), "--private", str(data)], ["report", str(out), "--internal"]):
+        result = command.invoke(app, words)
+        assert result.exit_code == 0, result.output
+    assert pq.read_table(out / "release" / "synthetic.parquet").column_names == [name, "text"]
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "parquet", "hf"])
@@ -195,6 +245,9 @@ def test_users_are_protected_by_their_column(folder: Path, tmp_path: Path) -> No
     [
         ({"text": "kind"}, "a table has columns and no text, got 'kind'; leave it out"),
         ({"label": "kind"}, "a table has columns and no label"),
+        ({"labels": ("cat",)}, "a table has columns and no labels"),
+        ({"words": 5}, "a table has columns and no words"),
+        ({"scales": (0.5, 2.0)}, "scales of a table must be shares of its cells"),
         ({"prompts": "yelp"}, "a table has columns and no prompts"),
         (
             {"generator": "embedded"},

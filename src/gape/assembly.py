@@ -12,7 +12,7 @@ import numpy as np
 from gape.advice import samples_for, suitable_votes, usual_delta
 from gape.cluster import RayElectorate, TextShard, in_parts, ray_cluster
 from gape.cluster.session import cluster_cores
-from gape.data import Schema
+from gape.data import Schema, load_rows
 from gape.data.records import choose_columns, open_table
 from gape.embedders.privacy import require_private_embedding
 from gape.embedders.rows import RowEmbedder
@@ -253,9 +253,10 @@ def _check_corpus(settings: Settings) -> None:
         raise InputError(f"there is no corpus {file}; name a file of public texts after corpus:")
     if settings.data and Path(settings.data).exists() and Path(settings.data).samefile(file):
         raise PrivacyError(f"{file} is the private data, and a corpus is published as it is; name one of public texts")
-    if settings.schema is not None:
-        return
     try:
+        if settings.schema is not None:
+            load_rows(file, Schema.read(settings.schema))
+            return
         choose_columns(open_table(file), settings.corpus_text, None, None)
     except InputError as error:
         raise InputError(f"of the corpus, {str(error).replace('set text to', 'set corpus_text to')}") from None

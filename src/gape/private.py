@@ -46,7 +46,7 @@ def text_fingerprint(private: Private, salt: bytes) -> str:
     """Identify records by their texts and users, in any order; the same in memory, on disk and with workers."""
     if not isinstance(private, Records):
         return private.fingerprint(salt)
-    contents = record_contents(private.texts, private.users)
+    contents = private.contents or record_contents(private.texts, private.users)
     return salted(dataset_digest(map(record_digest, contents)), salt)
 
 

@@ -195,10 +195,10 @@ class Settings:
                 raise InputError(
                     f"{each.name} must be one of {', '.join(CHOICES[each.name])}, got {brief(value)}{near}"
                 )
+        self._check_schema()
         self._check_numbers()
         self._check_threshold()
         self._check_engine()
-        self._check_schema()
 
     @property
     def on_ray(self) -> bool:
@@ -322,9 +322,12 @@ class Settings:
                 if getattr(self, name) == ROWS:
                     raise InputError(f"{name} {ROWS} is for tables; name a schema of the columns, or another {name}")
             return
-        for name in ("text", "label", "variation", "prompts", "domain"):
+        for name in ("text", "label", "labels", "variation", "prompts", "domain", "topics", "words", "corpus_text"):
             if (value := getattr(self, name)) is not None:
                 raise InputError(f"a table has columns and no {name}, got {brief(value)}; leave it out")
+        if self.scales is not None and not all(0 < scale <= 1 for scale in self.scales):
+            said = f"scales of a table must be shares of its cells, got {brief(self.scales)}"
+            raise InputError(f"{said}; give numbers above 0 and up to 1")
         if self.embedder != ROWS or not (self.generator == ROWS or self.generator.startswith("corpus:")):
             other = "embedder" if self.embedder != ROWS else "generator"
             said = f"rows of a table are not for the {other} {brief(getattr(self, other))}"

@@ -160,7 +160,8 @@ def _run(
     require_embedder(private, embedder)
     with _writer(settings, folder.answers) as bare, closing(folder.open_ledger(settings, plan, private)) as ledger:
         cached = Cached(embedder, max(CACHED, plan.candidates))  # of public texts alone
-        doing = f"{'embedding' if isinstance(private, Records) else 'opening'} the private texts"
+        what = "texts" if settings.schema is None else "rows"
+        doing = f"{'embedding' if isinstance(private, Records) else 'opening'} the private {what}"
         tracker.say(doing)
         if settings.labels is None and settings.separation != PRIVATE_KMEANS:
             rehearse(make_selector(settings, plan, units_of(private)), plan.candidates)

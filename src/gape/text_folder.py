@@ -2,6 +2,7 @@
 
     run/internal/
     ├── settings.toml       every choice of the run, in full; no secrets
+    ├── schema.toml         of a table, what its columns can hold, as it was when the run began
     └── answers.sqlite      what the language model answered, before anybody used it
 
 and the ledger of the data: beside the data, since the budget belongs to the data and not to a run of it.
@@ -13,6 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from gape.data import Schema
 from gape.errors import BudgetError, PrivacyError, RunError
 from gape.export import read_finished
 from gape.files import is_locked, read_json, refuse_links, write_atomically
@@ -80,6 +82,7 @@ class TextFolder:
         self.path = Path(path)
         self._internal = self.path / "internal"
         self._settings = self._internal / "settings.toml"
+        self._schema = self._internal / "schema.toml"
         self._begun = self._internal / "settings.json"  # of the run inside
         self.answers = self._internal / "answers.sqlite"
 
@@ -103,12 +106,15 @@ class TextFolder:
         if not self._settings.exists():
             raise RunError(f"{self.path} holds no text run; name the folder of one")
         refuse_links(self.path)
-        return Settings.of(read_toml(self._settings))
+        settings = Settings.of(read_toml(self._settings))
+        return settings if settings.schema is None else settings.with_values(schema=str(self._schema.absolute()))
 
     def write(self, settings: Settings) -> None:
         """Keep the settings, making the folder if it is not there."""
         self._internal.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._internal.chmod(0o700)
+        if settings.schema is not None and not self._schema.exists():
+            write_atomically(self._schema, Path(settings.schema).read_bytes())
         write_atomically(self._settings, settings.as_toml().encode())
 
     def refuse_foreign(self) -> None:
@@ -122,7 +128,9 @@ class TextFolder:
 
     def _foreign(self, entry: Path) -> bool:
         """Whether an entry is more than what a process leaves that was stopped before it had written the settings."""
-        return entry != self._internal or any(not each.match(".*.tmp") for each in entry.iterdir())
+        return entry != self._internal or any(
+            not each.match(".*.tmp") and each != self._schema for each in entry.iterdir()
+        )
 
     def same_run(self, settings: Settings) -> Settings:
         """Return settings to go on with: these, if a run that is there was started with the same."""
@@ -131,6 +139,10 @@ class TextFolder:
         stored = self.settings()
         if settings.topics is None:  # asked of the model in the first part of the run
             settings = settings.with_values(topics=stored.topics)
+        if settings.schema is not None and stored.schema is not None:
+            if Schema.read(settings.schema) != Schema.read(stored.schema):
+                raise RunError(f"{self.path} was started with another schema than {settings.schema}; name a new folder")
+            settings = settings.with_values(schema=stored.schema)
         for each in fields(settings):
             old, new = getattr(stored, each.name), getattr(settings, each.name)
             if old != new and each.name not in OPERATIONAL:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from gape.cli.shared import errors_in_one_line, output
@@ -100,7 +101,7 @@ def _print(console: Console, found: Evaluation) -> None:
         table = Table(*(column for column, shown in wanted.items() if shown))
         table.title, table.title_style, table.title_justify = name, "bold", "left"
         for each in measures:
-            cells = (each.name, _number(each.value), _interval(each), _number(each.real), each.says)
+            cells = (each.name, _number(each.value), _interval(each), _number(each.real), escape(each.says))
             table.add_row(*(cell for cell, shown in zip(cells, wanted.values(), strict=True) if shown))
         console.print(table, soft_wrap=False)
     if found.rounds:

@@ -1,5 +1,6 @@
 """Private records and how they are loaded."""
 
+import math
 import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ class Records:
     users: NDArray[np.object_] | None = field(repr=False)  # (n,): str
     dropped: int  # blank rows that were left out
     source: str  # where they come from, in words
+    # Of rows of a table, what they hold in all columns, (n,): the ledger knows them by it, whatever schema reads them.
+    contents: tuple[bytes, ...] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -81,16 +84,35 @@ def load_rows(source: object, schema: Schema, user: str | None = None) -> Record
         raise InputError(f"{table.source} has no columns; give a table with those of the schema")
     if user in names:
         raise InputError(f"column {user!r} says whose record it is, and is not synthesised; leave it out of the schema")
-    chosen = [*names, *([] if user is None else [user])]
-    _refuse_ambiguous(table, chosen)
-    lines, users = [], []
-    for number, cells in enumerate(table.rows(chosen), start=1):
+    for name in [
+        *names,
+        *([] if user is None else [user]),
+    ]:  # the others are not listed: without a header they are cells
+        if (found := list(table.names).count(name)) != 1:
+            said = f"{found or 'no'} column{'s' * (found > 1)} {name!r} among its {len(table.names)}"
+            raise InputError(f"{table.source} has {said}; give it a header with one for every column of the schema")
+    once = [name for name in sorted(table.names) if list(table.names).count(name) == 1]
+    places = [once.index(name) for name in names]
+    lines, users, contents = [], [], []
+    for number, cells in enumerate(table.rows(once), start=1):
         where = f"{table.row} {number} of {table.source}"
-        lines.append(schema.row(cells[: len(names)], where))
-        users += [record_name(cell, where, chosen[-1]) for cell in cells[len(names) :]]
+        lines.append(schema.row([cells[place] for place in places], where))
+        contents.append("\0".join(map(_content, cells)).encode(errors="surrogatepass"))
+        if user is not None:
+            users.append(record_name(cells[once.index(user)], where, user))
     if not lines:
         raise InputError(f"{table.source} holds no rows; give at least one record")
-    return Records(as_samples(lines), None, None if user is None else as_samples(users), 0, table.source)
+    owners = None if user is None else as_samples(users)
+    return Records(as_samples(lines), None, owners, 0, table.source, tuple(contents))
+
+
+def _content(cell: Any) -> str:
+    """Return what a cell holds, the same whether a file or a frame does."""
+    if missing(cell):
+        return ""
+    if isinstance(cell, float | np.floating | Decimal) and math.isfinite(cell) and cell == int(cell):
+        cell = int(cell)
+    return str(cell).strip()
 
 
 def open_table(source: object) -> Table:

@@ -22,9 +22,11 @@ occur belong to two records. A row is held as a line of JSON, so that whatever w
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -49,8 +51,10 @@ class Choices:
     missing: bool = False
 
     def __post_init__(self) -> None:
-        if not all(type(value) in {str, int} for value in self.values):
-            raise ValueError("choices must be a list of texts or whole numbers")
+        if {type(value) for value in self.values} not in ({str}, {int}):
+            raise ValueError("choices must be a list of texts, or one of whole numbers")
+        if type(self.values[0]) is int and not all(-(2**63) <= int(value) < 2**63 for value in self.values):
+            raise ValueError("whole numbers of more than 64 bits must be written as texts")
         different = len(self._places) == len(self.values) and all(str(value).strip() for value in self.values)
         if not 2 <= len(self.values) <= MOST_CHOICES or not different:
             raise ValueError(f"choices must be 2 to {MOST_CHOICES:,}, different and none of them blank")
@@ -65,12 +69,8 @@ class Choices:
         return len(self.values) + int(self.missing)
 
     def code(self, cell: object) -> float:
-        """Return the place of a value in the list."""
-        if isinstance(cell, bool | np.bool_):
-            cell = str(cell).lower()
-        if isinstance(cell, float | np.floating) and float(cell).is_integer():
-            cell = int(cell)  # 7 and 7.0 are one value
-        place = self._places.get(str(cell).strip())
+        """Return the place of a value in the list; 7, 7.0 and "7.0" are one, and so are True, "True" and "true"."""
+        place = next((self._places[said] for said in _spellings(cell) if said in self._places), None)
         if place is None:
             raise ValueError(f"a value that is none of its {len(self.values)} choices")
         return float(place)
@@ -95,9 +95,11 @@ class Numbers:
 
     def __post_init__(self) -> None:
         if not -1e15 <= self.least < self.most <= 1e15:
-            raise ValueError("least must be less than most, and both within 1e15 of zero")
+            raise ValueError("least must be less than most")
         if not 0 <= self.decimals <= 12:
             raise ValueError("decimals must lie between 0 and 12")
+        if any(round(bound, self.decimals) != bound for bound in (self.least, self.most)):
+            raise ValueError(f"least and most must have no more than {self.decimals} decimals, or decimals be more")
 
     @property
     def range(self) -> float:
@@ -106,11 +108,13 @@ class Numbers:
 
     def code(self, cell: object) -> float:
         """Return the number, moved to the nearest that the column can hold."""
-        if isinstance(cell, bool | np.bool_) or (not isinstance(cell, str) and not hasattr(cell, "__float__")):
-            raise ValueError(f"{type(cell).__name__} where a number should be")
+        if isinstance(cell, bool | np.bool_) or not isinstance(cell, str | Real | Decimal):
+            raise TypeError(f"{type(cell).__name__} where a number should be")
         try:
             number = float(cell)
-        except (ValueError, OverflowError):
+        except OverflowError:
+            number = math.inf if cell > 0 else -math.inf  # type: ignore[operator]
+        except ValueError:
             number = math.nan
         if math.isnan(number):
             raise ValueError("something else than a number")
@@ -171,7 +175,7 @@ class Schema:
                 continue
             try:
                 codes[0, place] = column.code(cell)
-            except ValueError as error:
+            except (ValueError, TypeError) as error:
                 raise InputError(
                     f"{where} has {error} in column {name!r}; mend the row or leave it out, or widen the column of the "
                     "schema by what is public knowledge"
@@ -230,14 +234,14 @@ def _column(told: dict[str, Any], where: str) -> Column:
     try:
         if "choices" in told:
             if not isinstance(told["choices"], list):
-                raise ValueError("choices must be a list of texts or whole numbers")
+                raise ValueError("choices must be a list of texts, or one of whole numbers")
             return Choices(tuple(told["choices"]), empty)
         bounds = [told.get(name) for name in ("least", "most")]
-        if not all(type(bound) in {int, float} and math.isfinite(bound) for bound in bounds):  # type: ignore[arg-type]
-            raise ValueError("it needs choices, or least and most as numbers")
+        if not all(type(bound) in {int, float} and abs(bound) <= 1e15 for bound in bounds):  # type: ignore[arg-type]
+            raise ValueError("it needs choices, or least and most as numbers within 1e15 of zero")
         least, most = (float(bound) for bound in bounds)  # type: ignore[arg-type]
         whole = all(type(bound) is int for bound in bounds)
-        decimals = told.get("decimals", 0 if whole else _usual_decimals(most - least))
+        decimals = told.get("decimals", 0 if whole else _usual_decimals(least, most))
         if type(decimals) is not int:
             raise ValueError("decimals must be a whole number")
         return Numbers(least, most, decimals, empty)
@@ -245,6 +249,25 @@ def _column(told: dict[str, Any], where: str) -> Column:
         raise InputError(f"{where}: {error}, got {brief(told)}") from None
 
 
-def _usual_decimals(size: float) -> int:
-    """So many that a step is about a thousandth of the range."""
-    return min(max(0, 3 - math.floor(math.log10(size))), 12) if size > 0 else 0
+def _usual_decimals(least: float, most: float) -> int:
+    """So many that a step is about a thousandth of the range, and that both ends can be written."""
+    steps = 3 - math.floor(math.log10(most - least)) if most > least else 0
+    fine = (digits for digits in range(13) if all(round(bound, digits) == bound for bound in (least, most)))
+    return min(max(0, steps, next(fine, 12)), 12)
+
+
+def _spellings(cell: object) -> Iterator[str]:
+    """Give the ways in which a value may stand among choices: files and frames write the same one differently."""
+    if isinstance(cell, bool | np.bool_):
+        yield from (str(cell), str(cell).lower(), str(int(cell)))
+        return
+    if isinstance(cell, Integral) and not -(2**63) <= int(cell) < 2**63:
+        return  # whose digits may be more than can be written
+    said = str(cell).strip()
+    yield said
+    try:
+        number = float(said)
+    except ValueError:
+        return
+    if math.isfinite(number) and number.is_integer():
+        yield str(int(number))

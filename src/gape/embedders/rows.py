@@ -12,6 +12,8 @@ from gape.types import Floats, Points, Samples
 # down to one step, so that what is close in a wide range is told apart: with a plain scale incomes drown in choices.
 _STEPS = 16
 
+_AT_ONCE = 10_000  # rows embedded together, in float64
+
 
 @dataclass(frozen=True)
 class RowEmbedder:
@@ -25,6 +27,10 @@ class RowEmbedder:
 
     def embed(self, samples: Samples) -> Points:
         """Return one float32 row per sample, of norm 1 at most."""
+        parts = [self._some(samples[start : start + _AT_ONCE]) for start in range(0, max(len(samples), 1), _AT_ONCE)]
+        return np.concatenate(parts)
+
+    def _some(self, samples: Samples) -> Points:
         codes = self.schema.codes(samples)
         columns = self.schema.columns.values()
         blocks = [_block(column, codes[:, place]) for place, column in enumerate(columns)]

@@ -176,7 +176,7 @@ def of_memory(
     closest = float(np.median(nearest_distances(points, private[1])))
     copied = len(set(private[0]) & set(texts))
     measures = [
-        Measure("texts that are records", float(copied), "word for word"),
+        Measure("texts that are records", float(copied), "cell for cell" if rows else "word for word"),
         Measure("median distance to closest record", closest, "from a synthetic text to the nearest private one"),
         *([] if rows else _shared_runs(private[0], texts)),
     ]

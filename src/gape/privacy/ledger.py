@@ -160,7 +160,8 @@ class Ledger:
         facts = self._facts()
         if facts.get("fingerprint") != computed:
             raise PrivacyError(
-                f"the ledger {self.path} belongs to another dataset; use the ledger of this one, or a new file"
+                f"the ledger {self.path} belongs to another dataset; use the ledger of this one, or a new file "
+                "if it is about others: what two ledgers allow adds up for whoever is in both"
             )
         if facts.get("unit") != unit:
             kept = " ".join(str(facts.get("unit", "nothing")).split())[:40]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gape.data import load_texts
+from gape.data import Schema, load_rows, load_texts
 from gape.embedders.privacy import require_private_embedding
 from gape.errors import InputError
 from gape.protocols import Embedder
@@ -73,6 +73,8 @@ def _read(folder: Folder, file: str | Path | None, column: str | None) -> Sample
         file = settings.data
     if file is None:
         raise InputError("an internal report needs the private data, which this run does not name; give --private FILE")
+    if settings is not None and settings.schema is not None:
+        return load_rows(file, Schema.read(settings.schema)).texts
     if folder.is_text:
         return load_texts(file, column or (settings.text if settings is not None else None)).texts
     width = folder.start.shape[1]
