@@ -201,6 +201,11 @@ def test_more_rows_are_variations_of_those_that_are_there(run: Path, folder: Pat
     assert len(Schema.read(folder / "schema.toml").codes(more)) == 100
     export(run, tmp_path / "more.parquet", format="parquet", rows=more)
     assert pq.read_table(tmp_path / "more.parquet").num_rows == 100
+    private, schema = folder / "private.csv", str(folder / "schema.toml")
+    scored = gape.evaluate(tmp_path / "more.parquet", private, schema=schema, label="kind")
+    assert list(scored.groups) == ["Nearness", "Columns", "Memorisation", "Usefulness"]
+    with pytest.raises(InputError, match="has its own schema or none"):
+        gape.evaluate(run, private, schema=schema)
 
 
 def test_it_is_scored_by_columns_and_pairs(run: Path, folder: Path) -> None:

@@ -29,6 +29,7 @@ def evaluate(
         str | None,
         typer.Option("--label", "--labels", help="Column of labels: trains on the texts and tests on the records."),
     ] = None,
+    schema: Annotated[str | None, typer.Option(help="Of a file of rows, the TOML file of their columns.")] = None,
     real_baseline: Annotated[  # noqa: FBT002  (a flag, for typer)
         bool, typer.Option("--real-baseline", help="Score as many private records in the same way.")
     ] = False,
@@ -71,6 +72,7 @@ def evaluate(
             embedder_base_url=embedder_base_url,
             embedder_key_variable=embedder_key_variable,
             private_text_may_leave=private_text_may_leave,
+            schema=schema,
         )
     _print(output(), found)
     is_run = bool(found.rounds)

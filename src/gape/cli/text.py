@@ -133,13 +133,14 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
     blank = f", {private.dropped} blank rows left out" if private.dropped else ""
     users = f" of {expected.units} users" if unit == "user" else ""
     variations = len(chosen.scales) * chosen.copies
-    kept = " and the text itself" if chosen.keep else ""
+    what = "texts" if settings.schema is None else "rows"
+    kept = f" and the {what[:-1]} itself" if chosen.keep else ""
     rows = {
         "data": f"{private.source}: {len(private)} records{users}{blank}",
         "guarantee": f"epsilon {chosen.epsilon:g}, delta {stated(chosen.delta, 3)}, for one {unit} "
         f"({chosen.neighbours})" + (f"; the number of {unit}s is taken as public" * (chosen.neighbours == "replace")),
         "noise": f"sigma {chosen.sigma:.4g} on every vote, in each of {chosen.rounds} rounds",
-        "texts": f"{chosen.samples} samples; {variations} variations of each{kept}: "
+        what: f"{chosen.samples} samples; {variations} variations of each{kept}: "
         f"{chosen.samples * (variations + int(chosen.keep))} candidates a round",
         "method": f"{settings.selector}, generator {settings.generator}"
         + (f" ({settings.variation})" if settings.variation else "")

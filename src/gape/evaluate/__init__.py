@@ -83,16 +83,17 @@ def evaluate(
 
     `synthetic` is the folder of a run, a file, or whatever else `load_texts` reads; `private` are the records that
     voted, and `held_out` ones that did not, which score instead where they are given: records that voted are nearer to
-    what they chose. `text` and `label` name columns. With `label`, a classifier is trained on the texts and tested on
-    the records. `real_baseline` scores as many private records in the same way. `settings` are those of the embedder,
-    by default the run's. What is found is written to `out`, by default internal/evaluation.json of a run.
+    what they chose. `text` and `label` name columns; for rows of a table outside a run, `schema` names the file of its
+    columns. With `label`, a classifier is trained on the texts and tested on the records. `real_baseline` scores as
+    many private records in the same way. `settings` are those of the embedder, by default the run's. What is found is
+    written to `out`, by default internal/evaluation.json of a run.
     """
     tell, scoring = progress or (lambda _: None), scoring or Scoring()
-    made = read_synthetic(synthetic, text, label)
+    made = read_synthetic(synthetic, text, label, settings.get("schema"))
     path = _destination(made, out)
     chosen = _settings(made, settings)
-    voters = read_private(private, made.settings, text, label)
-    others = None if held_out is None else read_private(held_out, made.settings, text, label)
+    voters = read_private(private, made, text, label)
+    others = None if held_out is None else read_private(held_out, made, text, label)
     records = voters if others is None else others
     _require_enough(len(records), scoring)
     points = embed_all(made, voters, others, chosen, tell)
@@ -116,7 +117,11 @@ def evaluate(
 
 def _settings(made: Synthetic, values: dict[str, Any]) -> Settings:
     given = {name: value for name, value in values.items() if value is not None}
-    return made.settings.with_values(**given) if made.settings is not None else Settings.of(given)
+    if made.settings is None:
+        return Settings.of(given)
+    if "schema" in given:
+        raise InputError(f"{made.source} has its own schema or none, got {given['schema']!r}; leave it out")
+    return made.settings.with_values(**given)
 
 
 def _require_enough(records: int, scoring: Scoring) -> None:
@@ -215,7 +220,8 @@ def _remarks(made: Synthetic, voters: Records, others: Records | None) -> list[s
     if others is not None and made.schema is None and (both := len(set(voters.texts) & set(others.texts))):
         remarks.append(f"Texts that are among the private records and among those held out as well: {both}.")
     if len(made.texts) < 100:
-        remarks.append(f"{len(made.texts)} texts are few: recall and W1 depend on their number; see the baseline.")
+        what = "texts" if made.schema is None else "rows"
+        remarks.append(f"{len(made.texts)} {what} are few: recall and W1 depend on their number; see the baseline.")
     if voters.labels is not None and made.labels is None:
         remarks.append("The synthetic texts have no labels, so that nothing can be trained on them.")
     return remarks

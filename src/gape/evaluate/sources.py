@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -31,17 +30,13 @@ class Synthetic:
     rounds: tuple[Samples, ...]  # S(0), ..., S(T); empty for a file
     run: TextFolder | None
     source: str
-    target: str | None = None  # the column of a table that its labels are of
+    schema: Schema | None = None  # the columns of the table, where the texts are its rows
+    target: str | None = None  # the column of these that the labels are of
 
-    @cached_property
+    @property
     def settings(self) -> Settings | None:
         """The settings of the run."""
         return None if self.run is None else self.run.settings()
-
-    @cached_property
-    def schema(self) -> Schema | None:
-        """The columns of the table, where the texts are its rows."""
-        return None if self.settings is None or self.settings.schema is None else Schema.read(self.settings.schema)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,27 +55,30 @@ class Embedded:
         return self.private if self.held_out is None else self.held_out
 
 
-def read_synthetic(source: object, text: str | None, label: str | None) -> Synthetic:
-    """Read the texts of a run folder, of a file or of what else `load_texts` takes.
+def read_synthetic(source: object, text: str | None, label: str | None, schema: str | None) -> Synthetic:
+    """Read the texts of a run folder, of a file or of what else `load_texts` takes, or by a schema rows.
 
     In a file they stand in the columns named, as in the private one, or else in `text` and `label`, as exported.
     """
     if isinstance(source, str | Path) and (Path(source) / "internal" / "settings.json").exists():
         made = _of_run(Path(source))
-        if made.schema is None or label is None:
-            return made
-        return replace(made, labels=_column(made.texts, made.schema, label), target=label)
-    records = _of_file(source, text, label)
-    return Synthetic(records.texts, records.labels, (), None, records.source)
+    elif schema is not None:
+        rows = load_rows(source, Schema.read(schema))
+        made = Synthetic(rows.texts, None, (), None, rows.source, Schema.read(schema))
+    else:
+        records = _of_file(source, text, label)
+        return Synthetic(records.texts, records.labels, (), None, records.source)
+    if made.schema is None or label is None:
+        return made
+    return replace(made, labels=_column(made.texts, made.schema, label), target=label)
 
 
-def read_private(source: object, settings: Settings | None, text: str | None, label: str | None) -> Records:
-    """Read private records; the columns are those of the run where they are not named."""
-    if settings is not None and settings.schema is not None:
-        schema = Schema.read(settings.schema)
-        rows = load_rows(source, schema)
-        return rows if label is None else replace(rows, labels=_column(rows.texts, schema, label))
-    if settings is not None:
+def read_private(source: object, made: Synthetic, text: str | None, label: str | None) -> Records:
+    """Read private records as the synthetic ones are; the columns are those of the run where they are not named."""
+    if made.schema is not None:
+        rows = load_rows(source, made.schema)
+        return rows if label is None else replace(rows, labels=_column(rows.texts, made.schema, label))
+    if (settings := made.settings) is not None:
         text, label = text or settings.text, label or settings.label
     return load_texts(source, text, label)
 
@@ -121,7 +119,7 @@ def embed_all(
 
 def _of_run(path: Path) -> Synthetic:
     folder = TextFolder(path)
-    folder.settings()  # which refuses a run of anything but texts
+    columns = folder.settings().schema  # which refuses a run of anything but texts and tables
     files = list((path / "internal" / "rounds").glob("[0-9]*/synthetic.parquet"))
     files.sort(key=lambda file: int(file.parent.name))
     if not files:
@@ -130,7 +128,8 @@ def _of_run(path: Path) -> Synthetic:
     labels = rounds[-1]["label"] if rounds[-1].dtype.names else None
     texts = tuple(_texts(samples) for samples in rounds)
     done = "" if folder.finished else f", which is not finished: after round {len(rounds) - 1}"
-    return Synthetic(texts[-1], labels, texts, folder, f"the run {path}{done}")
+    schema = None if columns is None else Schema.read(columns)
+    return Synthetic(texts[-1], labels, texts, folder, f"the run {path}{done}", schema)
 
 
 def _column(rows: Samples, schema: Schema, name: str) -> Samples:
