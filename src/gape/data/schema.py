@@ -122,8 +122,8 @@ class Numbers:
 
     def rounded(self, numbers: Floats) -> Floats:
         """Move numbers to the nearest that the column can hold."""
-        found: Floats = np.clip(np.round(np.clip(numbers, self.least, self.most), self.decimals), self.least, self.most)
-        return found
+        inside: Floats = np.clip(numbers, self.least, self.most)
+        return np.round(inside, self.decimals) + 0.0  # for no -0.0
 
     def cell(self, code: float) -> Cell:
         """Return the number as it is written."""
@@ -258,13 +258,12 @@ def _usual_decimals(least: float, most: float) -> int:
 
 def _spellings(cell: object) -> Iterator[str]:
     """Give the ways in which a value may stand among choices: files and frames write the same one differently."""
-    if isinstance(cell, bool | np.bool_):
-        yield from (str(cell), str(cell).lower(), str(int(cell)))
-        return
     if isinstance(cell, Integral) and not -(2**63) <= int(cell) < 2**63:
         return  # whose digits may be more than can be written
     said = str(cell).strip()
     yield said
+    if said.lower() in {"true", "false"}:
+        yield from (said.lower(), said.capitalize(), *([str(int(cell))] if isinstance(cell, bool | np.bool_) else []))
     try:
         number = float(said)
     except ValueError:
