@@ -221,6 +221,7 @@ class RunFolder:
 
     def publish(self, samples: Samples, statement: PrivacyStatement) -> None:
         """Write `release/`. The statement comes first: should the writing stop there, it claims too little."""
+        columns = samples_to_columns(samples, rows=holds_rows(self._settings["parts"]))
         release = self.path / "release"
         release.mkdir(exist_ok=True)
         words = release / "PRIVACY.txt"
@@ -228,7 +229,6 @@ class RunFolder:
             (release / "report.html").unlink(missing_ok=True)  # of the run before it was extended: it claims too much
         write_json(release / "privacy.json", asdict(statement))
         write_atomically(words, (statement.text() + "\n").encode())
-        columns = samples_to_columns(samples, rows=holds_rows(self._settings["parts"]))
         write_table(release / "synthetic.parquet", columns)
 
     def _round(self, turn: int, *, make: bool = True) -> Path:

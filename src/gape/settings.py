@@ -1,4 +1,4 @@
-"""Every choice of a text run, as plain values: what the command line's flags, a TOML file and Python all set."""
+"""Every choice of a run, as plain values: what the command line's flags, a TOML file and Python all set."""
 
 import math
 from collections.abc import Mapping
@@ -25,9 +25,10 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "keep": False,
     },
 }
+ROWS = "rows"  # what writes and compares the rows of a table
 # No language model has a part in tables, so that rounds cost little; and a row has far to go from its start, at which
 # nothing is known (docs/tables.md).
-OF_TABLES: Mapping[str, Any] = {"generator": "rows", "embedder": "rows", "rounds": 20}
+OF_TABLES: Mapping[str, Any] = {"generator": ROWS, "embedder": ROWS, "rounds": 20}
 START = {"gape": 1, "augpe": 2, "subsamplepe": 2}  # the size of S(0), in multiples of m
 
 PRIVATE_KMEANS = "private-kmeans"  # the paper's rule for R, which nobody has paid for
@@ -38,7 +39,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "variation": ("resample", "rephrase", "fill"),
     "selector": ("gape", "ranking", "subsampling", "kmedoids", "bounded-lipschitz"),
 }
-ROWS = "rows"  # what writes and compares the rows of a table
 GENERATORS = ("embedded", "openai:MODEL", "hf:MODEL", "corpus:FILE", ROWS)
 EMBEDDERS = ("minilm", "openai:MODEL", "st:MODEL", ROWS)
 LOCAL, RAY = "local", "ray"
@@ -59,7 +59,7 @@ def _said(default: T, group: str, text: str) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a text run is to do. All of it is public, none of it secret; make it by `Settings.of`.
+    """What a run is to do. All of it is public, none of it secret; make it by `Settings.of`.
 
     None stands for a value that follows from the others, by `gape.assembly.resolved`. Paths are taken from the folder
     that one is in.
