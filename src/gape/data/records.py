@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -84,22 +85,20 @@ def load_rows(source: object, schema: Schema, user: str | None = None) -> Record
         raise InputError(f"{table.source} has no columns; give a table with those of the schema")
     if user in names:
         raise InputError(f"column {user!r} says whose record it is, and is not synthesised; leave it out of the schema")
-    for name in [
-        *names,
-        *([] if user is None else [user]),
-    ]:  # the others are not listed: without a header they are cells
-        if (found := list(table.names).count(name)) != 1:
-            said = f"{found or 'no'} column{'s' * (found > 1)} {name!r} among its {len(table.names)}"
+    occurs = Counter(table.names)
+    for name in names if user is None else [*names, user]:  # no others are named: without a header they are cells
+        if occurs[name] != 1:
+            said = f"{occurs[name] or 'no'} column{'s' * (occurs[name] > 1)} {name!r} among its {len(table.names)}"
             raise InputError(f"{table.source} has {said}; give it a header with one for every column of the schema")
-    once = [name for name in sorted(table.names) if list(table.names).count(name) == 1]
-    places = [once.index(name) for name in names]
+    once = sorted(name for name, times in occurs.items() if times == 1)
+    places = {name: place for place, name in enumerate(once)}
     lines, users, contents = [], [], []
     for number, cells in enumerate(table.rows(once), start=1):
         where = f"{table.row} {number} of {table.source}"
-        lines.append(schema.row([cells[place] for place in places], where))
+        lines.append(schema.row([cells[places[name]] for name in names], where))
         contents.append("\0".join(map(_content, cells)).encode(errors="surrogatepass"))
         if user is not None:
-            users.append(record_name(cells[once.index(user)], where, user))
+            users.append(record_name(cells[places[user]], where, user))
     if not lines:
         raise InputError(f"{table.source} holds no rows; give at least one record")
     owners = None if user is None else as_samples(users)
