@@ -31,3 +31,11 @@ def processes() -> ForkServerContext:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # the server does not inherit sys.path
         ensure_running()
     return context
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the key that seals run folders out of the home of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GAPE_STATE", str(tmp_path_factory.mktemp("state")))
+        yield

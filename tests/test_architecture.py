@@ -9,8 +9,8 @@ SOURCE = Path(gape.__file__).parent
 
 # A module may import modules of its own layer and of lower ones. Packages are listed by their folder.
 LAYERS = [
-    {"types", "errors", "_compiled", "parallel"},
-    {"protocols", "geometry", "clustering", "fingerprint", "files", "values"},
+    {"types", "errors", "_compiled", "_silence", "parallel"},
+    {"protocols", "geometry", "clustering", "fingerprint", "files", "databases", "ownership", "memory", "values"},
     {
         "privacy",
         "voting",
@@ -26,7 +26,7 @@ LAYERS = [
         "diagnostics",
     },
     {"evolve", "labels", "presets", "theory", "generators", "embedders", "settings", "advice"},
-    {"run_folder", "run", "export", "plots", "cluster"},
+    {"run_folder", "reach", "record", "run", "export", "plots", "cluster"},
     {
         "writers",
         "rules",
@@ -57,6 +57,8 @@ SIDEWAYS = {
     ("prompts", "language"),  # topics are asked of a model
     ("presets", "theory"),  # their parameters are the theorems'
     ("run", "run_folder"),
+    ("record", "run_folder"),
+    ("export", "record"),
     ("rules", "writers"),
     ("assembly", "writers"),
     ("assembly", "rules"),

@@ -153,7 +153,7 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     ),
     "a plan with the noise of one round": (
         lambda at: change_plan(at, sigma=parts.PLAN.sigma / 2**0.5),
-        {"accounts", "sigma"},
+        {"folder", "accounts", "sigma"},
     ),
     "a plan that claims a smaller epsilon": (lambda at: change_plan(at, epsilon=1.0), {"accounts"}),
     "more votes for a unit": (
@@ -182,19 +182,22 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
         lambda at: change_ledger(at, "UPDATE facts SET value = '0.5' WHERE name = 'epsilon'"),
         {"budget"},
     ),
-    "another ledger": (lambda at: change_ledger(at, "UPDATE facts SET value = 'x' WHERE name = 'id'"), {"ledger"}),
-    "a smaller epsilon in the statement": (lambda at: change_statement(at, epsilon=1.0), {"statement"}),
-    "a smaller delta in the statement": (lambda at: change_statement(at, delta=1e-9), {"statement"}),
+    "another ledger": (
+        lambda at: change_ledger(at, "UPDATE facts SET value = 'x' WHERE name = 'id'"),
+        {"ledger", "statement"},
+    ),
+    "a smaller epsilon in the statement": (lambda at: change_statement(at, epsilon=1.0), {"folder", "statement"}),
+    "a smaller delta in the statement": (lambda at: change_statement(at, delta=1e-9), {"folder", "statement"}),
     "a statement that forgets a release": (
         lambda at: change_statement(at, sigma=[parts.PLAN.sigma]),
-        {"statement"},
+        {"folder", "statement"},
     ),
     "a statement of fewer releases, consistent in itself": (forge_statement, {"statement"}),
     "words that are not those of the figures": (
         change_text,
         {"statement"},
     ),
-    "something unpaid": (lambda at: change_statement(at, unpaid="the separation"), {"statement"}),
+    "something unpaid": (lambda at: change_statement(at, unpaid="the separation"), {"folder", "statement"}),
     "noise from a seed, hidden in the statement": (
         lambda at: change_ledger(at, "UPDATE releases SET secure = 0 WHERE round = 2"),
         {"source", "budget", "statement"},
@@ -223,7 +226,7 @@ def test_a_run_without_noise_is_not_private_as_it_says(tmp_path: Path) -> None:
         plan = replace(parts.PLAN, epsilon=float("inf"), sigma=0.0)
         parts.small_run(tmp_path / "run", ledger, plan=plan, noise=SecureNoise())
     assert failed(tmp_path) == ["accounts", "statement"]
-    assert "NOT PRIVATE" in audited(tmp_path).checks[1].finding
+    assert "NOT PRIVATE" in audited(tmp_path).checks[2].finding
 
 
 def test_what_is_no_run_or_no_ledger_is_refused(tmp_path: Path) -> None:
@@ -235,8 +238,8 @@ def test_what_is_no_run_or_no_ledger_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no ledger at"):
         audit_run(tmp_path / "run", tmp_path / "elsewhere")
     (tmp_path / "noise").write_text("not a database, though it is long enough to be taken for one" * 20)
-    with pytest.raises(RunError, match="cannot be read as a ledger"):
+    with pytest.raises(RunError, match="cannot be used as a ledger"):
         audit_run(tmp_path / "run", tmp_path / "noise")
-    (tmp_path / "run" / "internal" / "settings.json").write_text(json.dumps({"run": "x", "ledger": "y", "plan": {}}))
-    with pytest.raises(RunError, match="holds no plan"):
+    (tmp_path / "run" / "internal" / "settings.json").write_text(json.dumps({"format": 1, "run": "x", "ledger": "y"}))
+    with pytest.raises(RunError, match="is not that of a run"):
         audited(tmp_path)

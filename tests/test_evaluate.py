@@ -1,16 +1,19 @@
 """Scores of texts by private records: right, marked, and never among what is published."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import parts
 from gape.embedders.minilm import MiniLM
 from gape.errors import InputError, PrivacyError, RunError
 from gape.evaluate import Evaluation, Scoring, evaluate
 from gape.export import export
+from gape.privacy.ledger import Ledger
 from gape.privacy.noise import SeededNoise
 from gape.settings import Settings
 from gape.synthesize import run_text
@@ -196,8 +199,8 @@ def test_what_cannot_be_scored_is_refused(here: Path, tmp_path: Path) -> None:
         evaluate(tmp_path / "nothing.csv", rows)
     with pytest.raises(PrivacyError, match="would send the private text"):
         evaluate(texts_of(10), rows, embedder="openai:tiny", embedder_base_url="http://127.0.0.1:9/v1")
-    (tmp_path / "vectors" / "internal").mkdir(parents=True)
-    (tmp_path / "vectors" / "internal" / "settings.json").write_text("{}")
+    with closing(Ledger(tmp_path / "ledger", parts.BUDGET)) as ledger:
+        parts.small_run(tmp_path / "vectors", ledger)
     with pytest.raises(RunError, match="holds no text run"):
         evaluate(tmp_path / "vectors", rows)
 

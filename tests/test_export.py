@@ -10,19 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 
 import parts
+from folders import finished_folder, plan_for, statement_of
 from gape.data import load_texts
 from gape.errors import InputError, RunError
 from gape.export import Format, export
 from gape.files import read_json, write_json, write_table
 from gape.labels import labelled
 from gape.plan import Plan
+from gape.privacy.accounting import stated
 from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import SecureNoise
 from gape.privacy.statement import PrivacyStatement
-from gape.protocols import Selection
 from gape.run_folder import RunFolder
-from gape.state import State
-from gape.types import Samples
 
 FORMATS = get_args(Format)
 TEXTS = [
@@ -43,37 +42,16 @@ DESCRIBED = {
 }
 
 
-def finished(path: Path, samples: Samples, statement: PrivacyStatement, rounds: int = 2) -> Path:
-    """A run on disk that ended with these samples."""
-    plan = Plan(epsilon=2.0, delta=1e-5, rounds=rounds, samples=len(samples))
-    folder = RunFolder.find(path, plan, DESCRIBED, "ledger")
-    folder.prepare()
-    votes = np.ones(len(samples), dtype=np.int64)
-    for turn in range(1, rounds + 1):
-        folder.save(State(turn, samples, votes=votes, selection=Selection(np.arange(len(samples)))))
-    folder.publish(samples, statement)
-    return path
+PLAN = plan_for(np.array(TEXTS, dtype=object))
+STATEMENT = statement_of(PLAN, unit="patient", dataset_epsilon=3.25)
 
 
-STATEMENT = PrivacyStatement(
-    private=True,
-    epsilon=1.98765,
-    delta=1e-5,
-    neighbours="replace",
-    unit="patient",
-    sigma=(7.5, 7.5),
-    votes_per_unit=1,
-    secure_noise=True,
-    dataset_epsilon=3.25,
-)
-
-
-def texts_run(path: Path, statement: PrivacyStatement = STATEMENT) -> Path:
-    return finished(path, np.array(TEXTS, dtype=object), statement)
+def texts_run(path: Path, statement: PrivacyStatement = STATEMENT, plan: Plan = PLAN) -> Path:
+    return finished_folder(path, np.array(TEXTS, dtype=object), plan, statement, DESCRIBED)
 
 
 def labelled_run(path: Path) -> Path:
-    return finished(path, labelled(["a", "b", "a"] * 3, TEXTS), STATEMENT)
+    return finished_folder(path, labelled(["a", "b", "a"] * 3, TEXTS), PLAN, STATEMENT, DESCRIBED)
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
@@ -139,7 +117,7 @@ def test_the_card_states_the_guarantee(tmp_path: Path) -> None:
     assert STATEMENT.text() in card
     for part in (
         "9 synthetic records; columns: label, text",
-        "| Epsilon | 1.988 |",
+        f"| Epsilon | {stated(STATEMENT.epsilon)} |",
         "| Delta | 1e-05 |",
         "one patient replaced by another",
         "| Unit of privacy | one patient |",
@@ -165,9 +143,9 @@ def test_the_card_states_the_guarantee(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("reason", ["no noise", "seeded noise"])
 def test_a_run_that_is_not_private_says_so_in_capitals(tmp_path: Path, kind: Format, reason: str) -> None:
-    epsilon = float("inf") if reason == "no noise" else 2.0
-    statement = replace(STATEMENT, private=False, epsilon=epsilon, secure_noise=reason == "no noise")
-    export(texts_run(tmp_path / "run", statement), tmp_path / "out", kind)
+    plan = replace(PLAN, epsilon=float("inf"), sigma=-1.0) if reason == "no noise" else PLAN
+    statement = statement_of(plan, private=False, secure_noise=reason == "no noise")
+    export(texts_run(tmp_path / "run", statement, plan), tmp_path / "out", kind)
     card = (tmp_path / "out" / "README.md" if kind == "hf" else tmp_path / "out.card.md").read_text()
     assert "THIS DATASET IS NOT PRIVATE" in card
     assert "- not-private" in card
@@ -186,7 +164,7 @@ def test_an_unfinished_run_is_refused_with_how_to_resume_it(tmp_path: Path) -> N
     stale = shutil.copytree(run, tmp_path / "stale")  # stopped between the new statement and the new data
     write_table(stale / "release" / "synthetic.parquet", {"text": ["of an earlier round"]})
     for folder in (longer, unpublished, stale):
-        with pytest.raises(RunError, match=r"not finished its \d rounds; resume it"):
+        with pytest.raises(RunError, match=r"not finished its \d rounds, .*; resume it"):
             export(folder, tmp_path / "out.csv", "csv")
     with pytest.raises(RunError, match="not the folder of a run"):
         export(tmp_path / "nowhere", tmp_path / "out.csv", "csv")
@@ -254,7 +232,7 @@ def test_a_damaged_statement_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"epsilon": 0.5},  # less than two releases of scale 7.5 cost
+        {"epsilon": 0.5},  # less than its releases cost
         {"sigma": (0.0, 0.0)},
         {"sigma": (0.75, 0.75)},
         {"votes_per_unit": 9},

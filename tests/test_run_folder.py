@@ -19,7 +19,7 @@ from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import SecureNoise
 from gape.report import write_report
 from gape.run import run
-from gape.run_folder import RunFolder, VersionWarning, read_versions, versions_in_words
+from gape.run_folder import RunFolder, VersionWarning, read_begun, versions_in_words
 from gape.state import State
 from gape.types import Points, Samples
 from gape.voting.electorate import LocalElectorate
@@ -147,8 +147,8 @@ def test_what_was_not_paid_for_is_not_forgotten(tmp_path: Path) -> None:
     assert other.private
     assert other.epsilon <= plan.epsilon
     assert other.dataset_epsilon == float("inf")
-    assert "Another release about this dataset has no guarantee" in other.text()
-    assert other.in_total == "no guarantee together, for another one has none"
+    assert "another release about this dataset has no guarantee" in other.text()
+    assert other.in_total.startswith("no guarantee together, because another one has none, by the ledger ")
     assert read_json(tmp_path / "b" / "release" / "privacy.json")["dataset_epsilon"] == "inf"
 
 
@@ -259,41 +259,41 @@ def interrupted_run(tmp_path: Path) -> tuple[Path, Ledger]:
 
 def test_a_run_knows_what_made_it(tmp_path: Path) -> None:
     run, ledger = interrupted_run(tmp_path)
-    (began,) = read_versions(run / "internal" / "settings.json")
+    (began,) = read_begun(run).versions
     assert began.since == 0
     assert began.packages["gape"] == gape.__version__
     assert began.packages["numpy"] == np.__version__
     assert {"opendp", "numba"} <= set(began.packages)
     parts.small_run(run, ledger)  # by the same versions: without a warning, which would be an error here
-    assert read_versions(run / "internal" / "settings.json") == [began]
+    assert read_begun(run).versions == [began]
 
 
 def test_other_versions_are_said_and_kept_and_the_run_goes_on(tmp_path: Path) -> None:
     run, ledger = interrupted_run(tmp_path)
-    (now,) = read_versions(run / "internal" / "settings.json")
+    (now,) = read_begun(run).versions
     older = now.packages | {"gape": "0.0.9", "opendp": "0.15.1", "no-longer-used": "1.2"}
     set_versions(run, [{"since": 0, "packages": older}])
     said = f"was made by gape 0.0.9, opendp 0.15.1 so far and goes on with gape {gape.__version__}, opendp "
     with pytest.warns(VersionWarning, match=said):
         parts.small_run(run, ledger)
     assert ledger.releases() == parts.PLAN.releases
-    first, second = read_versions(run / "internal" / "settings.json")
+    first, second = read_begun(run).versions
     assert (first.packages, second.packages) == (older, now.packages)
     assert (first.since, second.since) == (0, 2)
     assert f"from round 2 on gape {gape.__version__}, opendp " in versions_in_words([first, second])
     assert f"from round 2 on gape {gape.__version__}, opendp " in words_of(write_report(run, with_map=False))
     set_versions(run, [{"since": 0, "packages": older}])
     parts.small_run(run, ledger)  # there is nothing left to do, and nothing to say
-    assert len(read_versions(run / "internal" / "settings.json")) == 1
+    assert len(read_begun(run).versions) == 1
 
 
 def test_a_folder_that_does_not_know_its_versions_goes_on_without_a_word(tmp_path: Path) -> None:
     run, ledger = interrupted_run(tmp_path)
     file = run / "internal" / "settings.json"
     write_json(file, {name: value for name, value in read_json(file).items() if name != "versions"})
-    assert read_versions(file) == []
+    assert read_begun(file.parents[1]).versions == []
     parts.small_run(run, ledger)
-    assert [each.since for each in read_versions(file)] == [2]
+    assert [each.since for each in read_begun(file.parents[1]).versions] == [2]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_a_folder_that_does_not_know_its_versions_goes_on_without_a_word(tmp_pat
 def test_spoiled_versions_are_refused(tmp_path: Path, versions: object) -> None:
     run, ledger = interrupted_run(tmp_path)
     set_versions(run, versions)
-    for use in (lambda: parts.small_run(run, ledger), lambda: read_versions(run / "internal" / "settings.json")):
+    for use in (lambda: parts.small_run(run, ledger), lambda: read_begun(run).versions):
         with pytest.raises(RunError, match=r"settings\.json is not that of a run"):
             use()
 

@@ -74,7 +74,9 @@ def test_a_run_leaves_its_key_nowhere(here: Path) -> None:
         Path("run.toml").write_text(Settings.of(values(server.url)).as_toml())
         command = [sys.executable, "-c", "from gape.cli import main; main()"]
         process = subprocess.Popen(
-            [*command, "run", "--settings", "run.toml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*command, "run", "--settings", "run.toml", "--private-text-may-leave"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         shown = b""
         while process.poll() is None and not server.bodies:

@@ -295,7 +295,7 @@ def _of_folder(settings: Settings, folder: VectorFolder) -> Settings:
         raise InputError(
             f"separation {PRIVATE_KMEANS} needs all vectors in memory; give the file of texts, or a number"
         )
-    return settings.with_values(user=origin.columns["user"], ledger=settings.ledger or origin.ledger)
+    return settings.with_values(user=origin.columns["user"], ledger=settings.ledger or folder.ledger)
 
 
 def _labels(settings: Settings, private: Private) -> tuple[str, ...] | None:

@@ -6,6 +6,7 @@ GapeError
 │   └── BudgetError   the releases asked for cost more than the budget of the dataset allows
 ├── RunError          a run folder that is missing, foreign, damaged or in use
 ├── ServiceError      a service that cannot be reached, refuses, or gives no usable answers
+├── DeviceError       a GPU with too little free memory
 └── SpendingError     the next request could cost more than the cap on tokens or on money leaves
 
 A message names the value, the rule and the remedy in one sentence, and never any private content.
@@ -34,6 +35,10 @@ class RunError(GapeError):
 
 class ServiceError(GapeError):
     """A service that cannot be reached, refuses, or gives no usable answers."""
+
+
+class DeviceError(GapeError):
+    """A GPU with too little free memory."""
 
 
 class SpendingError(GapeError):

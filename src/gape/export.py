@@ -3,30 +3,19 @@
 import csv
 import io
 import json
-import math
 import os
 import re
 import shutil
-from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import pyarrow as pa
 
-from gape.errors import InputError, RunError
-from gape.files import (
-    holds_rows,
-    read_json,
-    read_samples,
-    read_table,
-    refuse_links,
-    samples_to_columns,
-    table_bytes,
-    write_atomically,
-)
-from gape.plan import Plan
-from gape.privacy.accounting import Release, delta_spent, stated
+from gape.errors import InputError
+from gape.files import holds_rows, samples_to_columns, table_bytes, write_atomically
+from gape.privacy.accounting import stated
 from gape.privacy.statement import PrivacyStatement
+from gape.record import RunRecord, read_finished
 from gape.types import Samples
 
 Format = Literal["csv", "jsonl", "parquet", "hf"]
@@ -38,13 +27,6 @@ _RELATION = {
 
 # A description of a part on the card ends here; the whole is in the settings of the run.
 _LONGEST_DESCRIPTION = 400
-
-_LARGEST_NUMBER = 2**53  # of rounds, samples and seeds
-EPSILON_TOLERANCE = 1e-6  # relative: `spent` is computed to 1e-8
-
-# What is protected is named by a word or two, and what was not paid for in a few; both go into texts for others.
-_UNIT = re.compile(r"\w[\w -]{0,39}")
-_IN_WORDS = re.compile(r"[\w ,.;()-]{0,200}")
 
 # Addresses of services and files are of no use to others, and may say more than was meant.
 _ADDRESS = re.compile(r"https?://[^\s'\"]+|(?<=['\"(=])[/~][^'\")]*")
@@ -97,10 +79,10 @@ def export(
     if format not in get_args(Format):
         raise InputError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
     source, destination = Path(run), Path(destination)
-    settings, statement, table = read_finished(source)
+    record, statement, table = read_finished(source)
     if rows is not None:
-        table = pa.table(samples_to_columns(rows, rows=holds_rows(settings["parts"])))
-    card = _card(destination.stem, settings, statement, table, hub=format == "hf")
+        table = pa.table(samples_to_columns(rows, rows=holds_rows(record.parts)))
+    card = _card(destination.stem, record, statement, table, hub=format == "hf")
     privacy = (source / "release" / "privacy.json").read_bytes()
     if format == "hf":
         content = {
@@ -120,87 +102,6 @@ def export(
     for path, content_of_file in files.items():
         write_atomically(path, content_of_file)
     return list(files)
-
-
-def read_finished(path: Path) -> tuple[dict[str, Any], PrivacyStatement, pa.Table]:
-    """Read settings, statement and data of a run, if the data is what its last round selected."""
-    settings_file, release = path / "internal" / "settings.json", path / "release"
-    if not settings_file.exists() and (path / "internal" / "settings.toml").exists():
-        raise RunError(f"{path} holds a run that has written nothing yet; wait for its first texts, or resume it")
-    if not settings_file.exists():
-        raise RunError(f"{path} is not the folder of a run; name the folder that the run was made in")
-    refuse_links(path)
-    settings = read_settings(settings_file)
-    rounds = int(settings["plan"]["rounds"])
-    last = path / "internal" / "rounds" / f"{rounds:03d}" / "synthetic.parquet"
-    done = last.exists() and all((release / name).exists() for name in ("privacy.json", "synthetic.parquet"))
-    if done:
-        statement = read_statement(release / "privacy.json")
-        table = read_table(release / "synthetic.parquet")
-        # An extended run keeps the release of fewer rounds until it ends.
-        selected = samples_to_columns(read_samples(last, read_table(last)), rows=holds_rows(settings["parts"]))
-        if len(statement.sigma) == rounds and table.equals(pa.table(selected)):
-            return settings, statement, table
-    raise RunError(
-        f"{path} holds a run that has not finished its {rounds} rounds; resume it by the call that started it, "
-        "and export it then"
-    )
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """Read the settings of a run and check that they are such: a whole plan, and three parts in words."""
-    settings: dict[str, Any] = read_json(path)
-    try:
-        plan = settings["plan"]
-        numbers = {name: float(plan[name]) for name in ("epsilon", "delta", "sigma")}
-        whole = {name: plan[name] for name in ("rounds", "samples", "copies", "votes_per_unit", "initial", "seed")}
-        if not all(type(value) is int and value < _LARGEST_NUMBER for value in whole.values()):
-            raise TypeError
-        if type(plan["keep"]) is not bool or plan["neighbours"] not in _RELATION:
-            raise TypeError
-        if not 0 <= numbers["sigma"] < math.inf:
-            raise ValueError
-        known = asdict(Plan(**(plan | numbers | {"scales": tuple(plan["scales"])})))
-        parts = {name: settings["parts"][name] for name in ("generator", "embedder", "selector")}
-        if not all(isinstance(part, str) for part in parts.values()):
-            raise TypeError
-    except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise RunError(f"{path} is not that of a run ({type(error).__name__}); restore it from a copy") from error
-    return settings | {"plan": known, "parts": parts}
-
-
-def read_statement(path: Path) -> PrivacyStatement:
-    """Read a privacy statement, and refuse one that cannot be."""
-    values = read_json(path)
-    try:
-        numbers = {name: float(values[name]) for name in ("epsilon", "delta", "dataset_epsilon")}
-        sigma = tuple(float(scale) for scale in values["sigma"])
-        plain = {field.name: values[field.name] for field in fields(PrivacyStatement) if field.name in values}
-        statement = PrivacyStatement(**(plain | numbers | {"sigma": sigma}))
-        _check_statement(statement)
-    except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise RunError(f"{path} is not a privacy statement ({type(error).__name__}); restore it from a copy") from error
-    return statement
-
-
-def _check_statement(statement: PrivacyStatement) -> None:
-    """Refuse what no run states: it goes into cards and pages, and what is said to be private must be a sound claim."""
-    plain = type(statement.private) is bool and type(statement.secure_noise) is bool
-    numbers = (statement.epsilon, statement.delta, statement.dataset_epsilon, *statement.sigma)
-    sound = all(each >= 0 for each in numbers) and 0 < statement.delta < 1 and type(statement.votes_per_unit) is int
-    words = _UNIT.fullmatch(statement.unit) and _IN_WORDS.fullmatch(statement.unpaid)
-    if not (plain and sound and words and statement.neighbours in _RELATION) or statement.votes_per_unit < 1:
-        raise ValueError
-    if statement.private and (not statement.secure_noise or statement.unpaid or not _holds(statement)):
-        raise ValueError
-
-
-def _holds(statement: PrivacyStatement) -> bool:
-    """Whether the releases that a statement tells of cost no more than it claims."""
-    if math.isinf(statement.epsilon):
-        return False
-    releases = [Release(sigma, statement.neighbours, statement.votes_per_unit) for sigma in statement.sigma]
-    return delta_spent(releases, statement.epsilon * (1 + EPSILON_TOLERANCE)) <= statement.delta
 
 
 def _as_csv(table: pa.Table) -> bytes:
@@ -247,7 +148,7 @@ def _write_folder(destination: Path, content: dict[str, bytes]) -> list[Path]:
     return [destination / name for name in content]
 
 
-def _card(name: str, settings: dict[str, Any], statement: PrivacyStatement, table: pa.Table, *, hub: bool) -> bytes:
+def _card(name: str, record: RunRecord, statement: PrivacyStatement, table: pa.Table, *, hub: bool) -> bytes:
     """Describe the dataset and its guarantee for a privacy officer, with the metadata that the hub reads first."""
     columns = _in_markdown(", ".join(table.column_names))
     summary = (
@@ -263,7 +164,7 @@ def _card(name: str, settings: dict[str, Any], statement: PrivacyStatement, tabl
         statement.text(),
         *(_guarantee(statement) if statement.private else [_NOT_PRIVATE]),
         "## What was taken as public",
-        _public(settings, statement),
+        _public(record, statement),
         "## What is not protected",
         _UNPROTECTED.format(unit=statement.unit),
     ]
@@ -306,16 +207,13 @@ def _guarantee(statement: PrivacyStatement) -> list[str]:
     return ["\n".join(table), _POST_PROCESSING]
 
 
-def _public(settings: dict[str, Any], statement: PrivacyStatement) -> str:
-    plan = settings["plan"]
-    generator, embedder, selector = (
-        _described(settings["parts"][name]) for name in ("generator", "embedder", "selector")
-    )
+def _public(record: RunRecord, statement: PrivacyStatement) -> str:
+    generator, embedder, selector = (_described(record.parts[name]) for name in ("generator", "embedder", "selector"))
     names = ("rounds", "samples", "initial", "scales", "copies", "keep", "votes_per_unit")
     lines = [
         *([f"The number of {statement.unit}s in the private data."] if statement.neighbours == "replace" else []),
         "The names of the columns, the labels where there are any, and of a table what its columns can hold.",
-        "The settings: " + ", ".join(f"{name} {plan[name]}" for name in names) + ".",
+        "The settings: " + ", ".join(f"{name} {getattr(record.plan, name)}" for name in names) + ".",
         f"The generator, taken not to depend on the private data, with its prompts: `{generator}`",
         f"The embedder: `{embedder}`",
         f"The selection rule: `{selector}`",

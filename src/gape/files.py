@@ -81,10 +81,10 @@ def refuse_links(folder: Path) -> None:
                 raise RunError(f"{path} is a symbolic link, which no run makes; put the file itself there")
 
 
-def write_json(path: Path, value: Any) -> None:  # whatever JSON can hold
+def write_json(path: Path, value: Any, *, mode: int | None = None) -> None:  # whatever JSON can hold
     """Write JSON atomically; infinite numbers become the string "inf", which JSON has no number for."""
     text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
-    write_atomically(path, (text + "\n").encode())
+    write_atomically(path, (text + "\n").encode(), mode=mode)
 
 
 def read_json(path: Path) -> Any:

@@ -39,7 +39,7 @@ def run(
     versions of this package, or of those that decide bits of its result, made the run so far, a `VersionWarning` says
     so.
     """
-    parts = {"generator": _describe(generator), "embedder": _describe(embedder), "selector": _describe(select)}
+    parts = {"generator": describe(generator), "embedder": describe(embedder), "selector": describe(select)}
     on_disk = RunFolder.find(folder, plan, parts, ledger.id)
     account = Account(ledger, on_disk.run)
     account.require(on_disk.plan.releases)  # a run that is refused leaves the disk as it was
@@ -73,6 +73,6 @@ def _refuse_forgotten(account: Account, state: State | None, folder: Path) -> No
         )
 
 
-def _describe(part: object) -> str:
+def describe(part: object) -> str:
     """Name a part with its settings, so that a folder can refuse to go on with another one."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(part))  # an address says nothing and changes every time

@@ -23,6 +23,7 @@ Nothing in it is private beyond what the noisy votes already paid for: no exact 
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import sys
@@ -32,7 +33,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -51,9 +52,11 @@ from gape.files import (
     write_table,
 )
 from gape.plan import Plan
+from gape.privacy.accounting import Neighbours
 from gape.privacy.statement import PrivacyStatement
 from gape.state import Proposal, State
 from gape.types import Samples
+from gape.values import brief
 
 _FORMAT = 1
 # An extended run has more rounds, and the epsilon that they cost, at the same noise.
@@ -63,6 +66,7 @@ _MAY_GROW = {"rounds", "epsilon"}
 _DECISIVE = ("numpy", "scipy", "numba", "opendp")
 _WHERE_LOADED = ("onnxruntime", "tokenizers", "xllamacpp", "torch", "transformers", "sentence_transformers")
 _WORD = re.compile(r"[\w.+!-]{1,60}")  # a name or a version; both go into pages
+_LARGEST_NUMBER = 2**53  # of rounds, samples and seeds
 
 
 class VersionWarning(UserWarning):
@@ -79,6 +83,17 @@ class Versions:
     def changed(self, now: dict[str, str]) -> list[str]:
         """Name the packages that have another version now."""
         return [name for name, old in self.packages.items() if now.get(name, old) != old]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What a run wrote down when it began: its name in the ledger, the id of that ledger, its plan and its parts."""
+
+    run: str
+    ledger: str
+    plan: Plan
+    parts: dict[str, str]  # generator, embedder and selector, as they describe themselves
+    versions: list[Versions]  # that made it so far; none where they were not kept
 
 
 class RunFolder:
@@ -104,30 +119,19 @@ class RunFolder:
     def find(cls, path: str | Path, plan: Plan, parts: dict[str, str], ledger: str) -> RunFolder:
         """Take the folder of a new run, or that of the same run, possibly with fewer rounds. Writes nothing yet."""
         path = Path(path)
-        settings_file = path / "internal" / "settings.json"
-        if not settings_file.exists():
+        if not begun_file(path).exists():
             if path.exists() and any(entry.name != "internal" for entry in path.iterdir()):
                 raise RunError(f"{path} exists and is not a run folder; name a new folder")
             run = secrets.token_hex(8)
             settings = {"format": _FORMAT, "run": run, "ledger": ledger, "plan": asdict(plan), "parts": parts}
             return cls(path, run, plan, settings, "new")
-        settings = read_json(settings_file)
-        if isinstance(settings, dict) and settings.get("format") != _FORMAT:
-            found = f"{settings.get('format')!r:.40}"
-            raise RunError(f"{path} was written in format {found}, not {_FORMAT}; name a new folder")
-        try:
-            stored, name = plan_from_json(settings["plan"]), str(settings["run"])
-            known = {str(key): str(part) for key, part in settings["parts"].items()}
-            settings = settings | {"parts": known, "ledger": settings["ledger"]}
-            _versions_in(settings)
-        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise RunError(
-                f"{settings_file} is not that of a run ({type(error).__name__}); restore it from a copy"
-            ) from error
-        _refuse_other_run(path, settings, stored, plan, parts, ledger)
-        if plan.rounds > stored.rounds:
-            return cls(path, name, plan, settings | {"plan": asdict(plan)}, "extended")
-        return cls(path, name, stored, settings)
+        begun = read_begun(path)
+        _refuse_other_run(path, begun, plan, parts, ledger)
+        settings = {"format": _FORMAT, "run": begun.run, "ledger": begun.ledger, "plan": asdict(plan), "parts": parts}
+        settings["versions"] = [asdict(each) for each in begun.versions]
+        if plan.rounds > begun.plan.rounds:
+            return cls(path, begun.run, plan, settings, "extended")
+        return cls(path, begun.run, begun.plan, settings | {"plan": asdict(begun.plan)})
 
     @property
     def lock(self) -> Path:
@@ -144,7 +148,7 @@ class RunFolder:
     def prepare(self) -> None:
         """Write down the settings where they are new, and the versions at work; warn where others began the run."""
         self._make()
-        file = self.path / "internal" / "settings.json"
+        file = begun_file(self.path)
         if self._change == "new" and file.exists():
             raise RunError(f"another process has begun a run in {self.path}; wait for it to end, and resume that one")
         before = _versions_in(self._settings)
@@ -238,12 +242,27 @@ class RunFolder:
         return folder
 
 
-def read_versions(path: Path) -> list[Versions]:
-    """Read from the settings of a run which versions made it; none where it was begun before they were kept."""
+def begun_file(path: str | Path) -> Path:
+    """Where the folder of a run says how it began."""
+    return Path(path) / "internal" / "settings.json"
+
+
+def read_begun(path: str | Path) -> Begun:
+    """Read how the run of a folder began, and refuse what no run writes."""
+    file = begun_file(path)
+    settings = read_json(file)
+    if isinstance(settings, dict) and settings.get("format") != _FORMAT:
+        raise RunError(
+            f"{path} was written in format {brief(settings.get('format'))}, not {_FORMAT}; name a new folder"
+        )
     try:
-        return _versions_in(read_json(path))
+        known = {name: settings["parts"][name] for name in ("generator", "embedder", "selector")}
+        words = (settings["run"], settings["ledger"], *known.values())
+        if len(settings["parts"]) != len(known) or not all(isinstance(word, str) for word in words):
+            raise TypeError
+        return Begun(settings["run"], settings["ledger"], _plan_in(settings["plan"]), known, _versions_in(settings))
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise RunError(f"{path} is not that of a run ({type(error).__name__}); restore it from a copy") from error
+        raise RunError(f"{file} is not that of a run ({type(error).__name__}); restore it from a copy") from error
 
 
 def versions_in_words(versions: Sequence[Versions]) -> str:
@@ -283,19 +302,23 @@ def _diagnostics(state: State) -> dict[str, Any]:
     return {"rule": type(result).__name__, **named}
 
 
-def plan_from_json(values: dict[str, Any]) -> Plan:
-    """Read a plan as a run folder keeps it."""
+def _plan_in(values: dict[str, Any]) -> Plan:
+    """Read a plan as a run folder keeps it: every number of its own type, for they go into pages."""
     numbers = {name: float(values[name]) for name in ("epsilon", "delta", "sigma")}
+    whole = [values[name] for name in ("rounds", "samples", "copies", "votes_per_unit", "initial", "seed")]
+    if not all(type(value) is int and value < _LARGEST_NUMBER for value in whole) or type(values["keep"]) is not bool:
+        raise TypeError
+    if values["neighbours"] not in get_args(Neighbours) or not 0 <= numbers["sigma"] < math.inf:
+        raise ValueError
     return Plan(**(values | numbers | {"scales": tuple(values["scales"])}))
 
 
-def _refuse_other_run(
-    path: Path, settings: dict[str, Any], stored: Plan, plan: Plan, parts: dict[str, str], ledger: str
-) -> None:
+def _refuse_other_run(path: Path, begun: Begun, plan: Plan, parts: dict[str, str], ledger: str) -> None:
     """A folder goes on with the run that it began, or not at all."""
-    if settings["ledger"] != ledger:
+    if begun.ledger != ledger:
         raise RunError(f"{path} is charged to another ledger; give the one it was started with")
-    old, new = asdict(stored) | settings["parts"], asdict(plan) | parts
+    stored = begun.plan
+    old, new = asdict(stored) | begun.parts, asdict(plan) | parts
     for name in new:
         grown = name in _MAY_GROW and plan.sigma == stored.sigma and plan.rounds >= stored.rounds
         if old.get(name) != new[name] and not grown:

@@ -6,7 +6,7 @@ from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from gape.errors import InputError
+from gape.errors import InputError, PrivacyError
 from gape.privacy.accounting import Neighbours
 from gape.values import as_toml, brief, converted, kind_in_words, nearest_name, toml_file
 
@@ -44,9 +44,11 @@ EMBEDDERS = ("minilm", "openai:MODEL", "st:MODEL", ROWS)
 LOCAL, RAY = "local", "ray"
 ENGINES = (LOCAL, RAY, f"{RAY}:ADDRESS")
 
+# What whoever owns the data agrees to. No file and no folder can agree: every process is told anew.
+CONSENTS = frozenset({"private_text_may_leave", "exact_votes_may_leave"})
 # May differ between the parts of one run: they change neither what is asked nor what is released.
-OPERATIONAL = frozenset(
-    {"data", "ledger", "budget_epsilon", "labels_are_public", "private_text_may_leave"}
+OPERATIONAL = CONSENTS | frozenset(
+    {"data", "ledger", "budget_epsilon", "labels_are_public"}
     | {"key_variable", "key_file", "embedder_key_variable", "concurrency", "timeout", "engine", "workers"}
     | {"prompt_price", "completion_price", "max_tokens_total", "max_cost"}
 )
@@ -138,6 +140,12 @@ class Settings:
     completion_price: float = _said(0.0, "Generator", "For a million tokens written.")
     max_tokens_total: int | None = _said(None, "Generator", "Cap on the tokens of what writes; the run stops before.")
     max_cost: float | None = _said(None, "Generator", "Cap on what they cost, in the currency of the prices.")
+    exact_votes_may_leave: bool = _said(
+        default=False,
+        group="Generator",
+        text="The owner of the data agrees that a service that writes is asked to vary texts chosen by votes without "
+        "privacy: with epsilon inf, separation private-kmeans, and in `gape compare`. Never stored.",
+    )
 
     embedder: str = _said("minilm", "Embedder", "What compares texts: minilm or st:MODEL, both here, or openai:MODEL.")
     embedder_base_url: str | None = _said(None, "Embedder", "Where it is served; by default as the generator.")
@@ -145,7 +153,7 @@ class Settings:
     private_text_may_leave: bool = _said(
         default=False,
         group="Embedder",
-        text="Whoever owns the data agrees that every private text is sent to the embedding service.",
+        text="The owner of the data agrees that every private text is sent to the embedding service. Never stored.",
     )
 
     selector: str = _said("gape", "Selection", "Which rule picks the survivors.")
@@ -227,10 +235,13 @@ class Settings:
         return replace(self, **values)
 
     def anchored(self) -> "Settings":
-        """Return these settings with whole paths, which mean the same from any folder."""
+        """Return these settings with whole paths, which mean the same from any folder.
+
+        Links to the data and its ledger are followed: one dataset has one ledger, whatever it is called by.
+        """
         return self.with_values(
-            data=_whole(self.data),
-            ledger=_whole(self.ledger) if self.ledger != ":memory:" else self.ledger,
+            data=_real(self.data),
+            ledger=_real(self.ledger) if self.ledger != ":memory:" else self.ledger,
             key_file=_whole(self.key_file),
             schema=_whole(self.schema),
             prompts=_whole(self.prompts) if self.prompts and self.prompts.endswith(".toml") else self.prompts,
@@ -239,11 +250,11 @@ class Settings:
         )
 
     def as_toml(self) -> str:
-        """Write all settings as TOML, which `read_toml` reads back to equal ones; what is None is left out."""
+        """Write all settings but consent as TOML, which `read_toml` reads back; what is None is left out."""
         lines, group = [], ""
         for each in fields(self):
             value = getattr(self, each.name)
-            if value is None:
+            if value is None or each.name in CONSENTS:
                 continue
             if each.metadata["group"] != group:
                 group = each.metadata["group"]
@@ -339,10 +350,21 @@ class Settings:
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Read values for `Settings.of` from a TOML file."""
+    """Read values for `Settings.of` from a TOML file of the user's."""
     values = toml_file(path, "the settings")
     refuse_unknown(values, f" in {path}")
+    for name in sorted(CONSENTS & set(values)):
+        if values.pop(name) is not False:
+            flag = f"--{name.replace('_', '-')}"
+            raise PrivacyError(f"{name} in {path} is consent, which a file cannot give; remove it, and say {flag}")
     return values
+
+
+def read_stored_toml(path: str | Path) -> dict[str, Any]:
+    """Read values for `Settings.of` as a run folder keeps them; consent that an older version has stored is none."""
+    values = toml_file(path, "the settings")
+    refuse_unknown(values, f" in {path}")
+    return {name: value for name, value in values.items() if name not in CONSENTS}
 
 
 def settings_fields() -> tuple[Field[Any], ...]:
@@ -356,6 +378,10 @@ def refuse_unknown(values: Mapping[str, Any], where: str = "") -> None:
     for name in values:
         if name not in known:
             raise InputError(f"there is no setting {brief(name)}{where}; did you mean {nearest_name(name, known)!r}?")
+
+
+def _real(path: str | None) -> Any:
+    return str(Path(path).resolve()) if path else path
 
 
 def _whole(path: str | None) -> Any:

@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,19 +24,30 @@ from gape.data import Records
 from gape.embedders.cached import CACHED, Cached
 from gape.embedders.watched import watched
 from gape.errors import InputError
-from gape.export import read_finished
 from gape.files import holds_rows, lines_of
 from gape.language.request import LanguageModel
 from gape.privacy.noise import Noise
 from gape.privacy.statement import PrivacyStatement
 from gape.private import Private, TextElectorate, units_of
 from gape.progress import Progress, Tracker
+from gape.reach import OUTSIDE, Use
+from gape.record import read_finished
 from gape.rules import make_selector
 from gape.run import run
 from gape.selection.rehearsal import rehearse
 from gape.settings import GENERATORS, OPERATIONAL, PRIVATE_KMEANS, Settings
 from gape.text_folder import TextFolder
-from gape.writers import NO_MODEL, Listener, kind_of, make_generator, make_model, make_prompts, remembering, writes
+from gape.writers import (
+    NO_MODEL,
+    Listener,
+    kind_of,
+    make_generator,
+    make_model,
+    make_prompts,
+    remembering,
+    require_votes_may_leave,
+    writes,
+)
 
 
 @dataclass(frozen=True)
@@ -128,21 +139,41 @@ def resume(
     """Go on with the run of a folder, by its own settings, and return what it publishes.
 
     No stored answer is asked for again and no round is paid for twice. `changes` are settings that may differ between
-    the parts of a run, such as caps, keys, the engine and where the data lies. Data from memory must be given again as
-    `source`.
+    the parts of a run, such as caps, keys, the engine and where the data lies. Consent is given anew in every process.
+    Where the folder is from somebody else, everything that reaches outside it must be among them, such as base_url and
+    data. Data from memory must be given again as `source`.
     """
     on_disk = TextFolder(folder)
-    settings = on_disk.settings()
-    changes = {name: value for name, value in changes.items() if value is not None}
-    if fixed := sorted(set(changes) - OPERATIONAL):
-        raise InputError(f"{fixed[0]} cannot change within a run; start a new one in another folder")
+    _refuse_fixed(on_disk, changes)
     if on_disk.finished:
         return _published(on_disk)
-    # The budget is set by whoever starts a run; going on with it is no such decision.
-    settings = settings.with_values(**{"budget_epsilon": None, **changes})
-    if source is None and not settings.data:
-        raise InputError(f"the data of {folder} was in memory; give it again")
+    settings = settings_to_resume(folder, changes, in_memory=source is not None)
     return run_text(settings, folder, source=source, progress=progress, noise=noise)
+
+
+def settings_to_resume(folder: str | Path, changes: Mapping[str, Any], *, in_memory: bool = False) -> Settings:
+    """Return the settings to resume a run with: its own, as far as they may be followed, and the changes."""
+    on_disk = TextFolder(folder)
+    changes = {name: value for name, value in changes.items() if value is not None}
+    _refuse_fixed(on_disk, changes)
+    uses: list[Use] = ["generator", "embedder", "ledger", "engine"]
+    if not in_memory:
+        uses.append("data")
+    # The budget is set by whoever starts a run; resuming it is no such decision.
+    settings = on_disk.agreed(uses, **changes).with_values(budget_epsilon=changes.get("budget_epsilon"))
+    if not in_memory and not settings.data:
+        raise InputError(f"the data of {folder} was in memory; give it again")
+    return settings
+
+
+def _refuse_fixed(folder: TextFolder, changes: Mapping[str, Any]) -> None:
+    """Refuse to change what must be the same in all parts of a run."""
+    stored = folder.settings()
+    allowed = OPERATIONAL if folder.own else OPERATIONAL | set(OUTSIDE)
+    given = {name for name, value in changes.items() if value is not None}
+    for name in sorted(given - allowed):
+        if changes[name] != getattr(stored, name, None):
+            raise InputError(f"{name} cannot change within a run; start a new one in another folder")
 
 
 def _run(
@@ -156,6 +187,7 @@ def _run(
     plan = make_plan(settings)
     prices = (settings.prompt_price, settings.completion_price)
     tracker = Tracker(plan, prices, report, writes=writes(settings))
+    require_votes_may_leave(settings)
     embedder = make_embedder(settings)
     require_embedder(private, embedder)
     with _writer(settings, folder.answers) as bare, closing(folder.open_ledger(settings, plan, private)) as ledger:
@@ -213,8 +245,8 @@ def _embedding_by_workers(settings: Settings) -> Progress:
 
 
 def _published(folder: TextFolder) -> SyntheticTexts:
-    settings, statement, table = read_finished(folder.path)
-    if holds_rows(settings["parts"]):
+    record, statement, table = read_finished(folder.path)
+    if holds_rows(record.parts):
         return SyntheticTexts(lines_of(table), None, statement)
     labels = table["label"].to_pylist() if "label" in table.column_names else None
     return SyntheticTexts(table["text"].to_pylist(), labels, statement)

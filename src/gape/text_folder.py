@@ -1,7 +1,7 @@
 """What a text run has on disk beside its rounds.
 
     run/internal/
-    ├── settings.toml       every choice of the run, in full; no secrets
+    ├── settings.toml       every choice of the run, in full, sealed by its user; no secrets, no consent
     ├── schema.toml         of a table, what its columns can hold, as it was when the run began
     └── answers.sqlite      what the language model answered, before anybody used it
 
@@ -9,25 +9,33 @@ and the ledger of the data: beside the data, since the budget belongs to the dat
 """
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from gape.data import Schema
 from gape.errors import BudgetError, PrivacyError, RunError
-from gape.export import read_finished
-from gape.files import is_locked, read_json, refuse_links, write_atomically
+from gape.files import is_locked, refuse_links, write_atomically
 from gape.language.spending import Tokens
 from gape.language.stored import stored_tokens
+from gape.ownership import is_sealed, seal
 from gape.plan import Plan
 from gape.privacy.accounting import Release, spent
 from gape.privacy.ledger import Budget, Ledger
 from gape.private import Private, text_fingerprint, unit_of
-from gape.run_folder import Versions, read_versions
-from gape.settings import OPERATIONAL, Settings, read_toml
+from gape.reach import OUTSIDE, Use, confined
+from gape.record import read_begun_run, read_text_settings, schema_file, settings_file
+from gape.run_folder import Begun, Versions, begun_file, read_begun
+from gape.settings import OPERATIONAL, Settings
 
 LEDGER_SUFFIX = ".gape-ledger.sqlite"
+
+# The last line of the settings, of which TOML reads nothing.
+_SEAL = "# Sealed on this machine by whoever wrote the above: "
+_SEALED = re.compile(rb"(.*\n)" + _SEAL.encode() + rb"([0-9a-f]{64})\n", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -35,13 +43,14 @@ class Status:
     """How a run stands."""
 
     finished: bool
+    own: bool  # its settings were written by this user on this machine
     running: bool  # in some process, now
     rounds_done: int
     rounds: int
     voting: bool  # the candidates of the next round are there
     answers: int  # of the language model, stored
     tokens: Tokens
-    epsilon_spent: float | None  # by this run; None where its ledger is not there
+    epsilon_spent: float | None  # by this run; None where its ledger is not there, or a stranger says where it is
     dataset_epsilon: float | None  # by all runs on the data
     budget: Budget | None
     versions: list[Versions]  # that made it; none before its first text, or where they were not kept
@@ -62,6 +71,7 @@ class Standing:
 
 def ledger_of(settings: Settings) -> Standing | None:
     """Look into the ledger of the data that settings name; None if there is none yet."""
+    settings = settings.anchored()
     path = settings.ledger or settings.data + LEDGER_SUFFIX
     if path == ":memory:" or not Path(path).exists():
         return None
@@ -81,19 +91,21 @@ class TextFolder:
         """Look at the folder `path`; writes nothing."""
         self.path = Path(path)
         self._internal = self.path / "internal"
-        self._settings = self._internal / "settings.toml"
-        self._schema = self._internal / "schema.toml"
-        self._begun = self._internal / "settings.json"  # of the run inside
+        self._settings, self._schema = settings_file(path), schema_file(path)
         self.answers = self._internal / "answers.sqlite"
 
     @property
     def finished(self) -> bool:
-        """Whether the run has published what its last round selected."""
-        try:
-            read_finished(self.path)
-        except RunError:
-            return False
-        return True
+        """Whether the run has published what its last round selected; refuses a folder that contradicts itself."""
+        record = read_begun_run(self.path) if self._settings.exists() else None
+        return record is not None and record.finished
+
+    @property
+    def own(self) -> bool:
+        """Whether this user wrote the settings on this machine, and nobody has changed them since."""
+        refuse_links(self.path)
+        match = _SEALED.fullmatch(self._settings.read_bytes()) if self._settings.exists() else None
+        return match is not None and is_sealed(match[1], match[2].decode())
 
     @property
     def batches(self) -> int:
@@ -102,20 +114,36 @@ class TextFolder:
         return int((rounds / "000" / "synthetic.parquet").exists()) + len(list(rounds.glob("*/candidates.parquet")))
 
     def settings(self) -> Settings:
-        """Return the settings of the run that is there."""
+        """Return the settings of the run that is there, as it has them; to reach outside by them, ask `agreed`."""
         if not self._settings.exists():
             raise RunError(f"{self.path} holds no text run; name the folder of one")
         refuse_links(self.path)
-        settings = Settings.of(read_toml(self._settings))
-        return settings if settings.schema is None else settings.with_values(schema=str(self._schema.absolute()))
+        settings = read_text_settings(self.path)
+        if settings is None:
+            raise RunError(f"{self.path} has lost its settings meanwhile; restore them from a copy")
+        return settings
+
+    def agreed(self, uses: Collection[Use], **given: Any) -> Settings:
+        """Return the settings by which a command may reach outside the folder, for what it uses.
+
+        Values that are given override those of the folder. Where this user did not write the folder on this machine,
+        everything that reaches outside must be given.
+        """
+        stored = self.settings()
+        given = {name: value for name, value in given.items() if value is not None}
+        whole = stored.with_values(**given).anchored()
+        given = {name: getattr(whole, name) for name in given}
+        return stored.with_values(**given) if self.own else confined(self.path, stored, given, uses)
 
     def write(self, settings: Settings) -> None:
-        """Keep the settings, making the folder if it is not there."""
+        """Keep the settings, sealed, making the folder if it is not there."""
         self._internal.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._internal.chmod(0o700)
         if settings.schema is not None and not self._schema.exists():
             write_atomically(self._schema, Path(settings.schema).read_bytes())
-        write_atomically(self._settings, settings.as_toml().encode())
+        content = settings.as_toml().encode()
+        sealed = seal(content)
+        write_atomically(self._settings, content + (f"{_SEAL}{sealed}\n".encode() if sealed else b""))
 
     def refuse_foreign(self) -> None:
         """Refuse a folder that holds something else than a text run."""
@@ -143,9 +171,12 @@ class TextFolder:
             if Schema.read(settings.schema) != Schema.read(stored.schema):
                 raise RunError(f"{self.path} was started with another schema than {settings.schema}; name a new folder")
             settings = settings.with_values(schema=stored.schema)
+        # A stranger's paths and addresses are replaced by the user's; what they lead to must be what the run has used,
+        # by which it is known in its folder.
+        may_differ = OPERATIONAL if self.own else OPERATIONAL | set(OUTSIDE)
         for each in fields(settings):
             old, new = getattr(stored, each.name), getattr(settings, each.name)
-            if old != new and each.name not in OPERATIONAL:
+            if old != new and each.name not in may_differ:
                 raise RunError(
                     f"{self.path} was started with {each.name} {old!r}, not {new!r}; use the same settings to go on "
                     "with it, or name a new folder"
@@ -186,22 +217,24 @@ class TextFolder:
                 )
         return ledger
 
-    def status(self) -> Status:
-        """Say how the run stands."""
+    def status(self, ledger: str | None = None) -> Status:
+        """Say how the run stands; `ledger` says where its ledger lies, where the folder cannot be believed."""
+        record = read_begun_run(self.path) if self._settings.exists() else None
         settings = self.settings()
         rounds = self._internal / "rounds"
-        done = max(0, len(list(rounds.glob("*/synthetic.parquet"))) - 1)
+        done = 0 if record is None else record.last
         answers, tokens = stored_tokens(self.answers)
-        path = self._ledger_path(settings)
+        path = ledger or (self._ledger_path(settings) if self.own else "")
         run_epsilon = data_epsilon = budget = None
-        if path != ":memory:" and Path(path).exists():
-            with closing(_ledger(path)) as ledger:
-                if not self._run or self._is_charged_to(ledger):
-                    budget = ledger.budget
-                    data_epsilon = ledger.total(budget.delta)
-                    run_epsilon = _run_epsilon(ledger, self._run, budget.delta) if self._run else 0.0
+        if path not in {"", ":memory:"} and Path(path).exists():
+            with closing(_ledger(path)) as opened:
+                if not self._begun or self._is_charged_to(opened):
+                    budget = opened.budget
+                    data_epsilon = opened.total(budget.delta)
+                    run_epsilon = _run_epsilon(opened, self._begun.run, budget.delta) if self._begun else 0.0
         return Status(
-            finished=self.finished,
+            finished=record is not None and record.finished,
+            own=self.own,
             running=is_locked(self._internal / "lock"),
             rounds_done=done,
             rounds=settings.rounds,
@@ -211,16 +244,21 @@ class TextFolder:
             epsilon_spent=run_epsilon,
             dataset_epsilon=data_epsilon,
             budget=budget,
-            versions=read_versions(self._begun) if self._begun.exists() else [],
+            versions=self._begun.versions if self._begun else [],
         )
+
+    @property
+    def _begun(self) -> Begun | None:
+        """How the run inside began, once it has."""
+        return read_begun(self.path) if begun_file(self.path).exists() else None
 
     @property
     def _run(self) -> str | None:
         """The name of the run in the ledger, once it has one."""
-        return str(read_json(self._begun)["run"]) if self._begun.exists() else None
+        return self._begun.run if self._begun else None
 
     def _is_charged_to(self, ledger: Ledger) -> bool:
-        return bool(read_json(self._begun)["ledger"] == ledger.id)
+        return self._begun is not None and self._begun.ledger == ledger.id
 
     def _ledger_path(self, settings: Settings) -> str:
         if settings.ledger is not None:

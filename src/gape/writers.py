@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ import numpy as np
 
 from gape.advice import TOKENS_PER_SECOND_PER_CORE, Writer
 from gape.data import Schema, load_rows, load_texts
-from gape.errors import InputError, SpendingError
+from gape.errors import InputError, PrivacyError, SpendingError
 from gape.fingerprint import dataset_fingerprint
 from gape.generators.corpus import CorpusText
 from gape.generators.prompted import PromptedText
@@ -26,7 +27,7 @@ from gape.language.watched import Watched
 from gape.parallel import cores
 from gape.prompts import Prompts, generic, load, topics_from_model
 from gape.protocols import Embedder, Generator
-from gape.settings import GENERATORS, ROWS, Settings
+from gape.settings import GENERATORS, PRIVATE_KMEANS, ROWS, Settings
 from gape.weights import SMOLLM2, fetch
 
 _TOPICS = (20, 100)  # topics to ask the model for: as many as texts to begin with, within these
@@ -59,6 +60,21 @@ def make_model(settings: Settings, answers: Path) -> LanguageModel | None:
     if kind == "openai":
         return _service(settings, name, answers)
     return cast(LanguageModel, optional_part(kind)(name))
+
+
+def require_votes_may_leave(settings: Settings, votes: str = "") -> None:
+    """Refuse a service that would see what follows from votes without privacy, unless their owner agrees.
+
+    Its prompts vary the survivors. `votes` says of which votes that is known; else the settings tell.
+    """
+    unpaid = "votes without noise" if settings.epsilon == math.inf else ""
+    unpaid = unpaid or ("a separation that nothing paid for" if settings.separation == PRIVATE_KMEANS else "")
+    if not (votes or unpaid) or settings.exact_votes_may_leave or not settings.generator.startswith("openai:"):
+        return
+    raise PrivacyError(
+        f"{settings.generator} would be asked to vary texts chosen by {votes or unpaid}, which tells the service about "
+        "private records; use a model on this machine, or say exact_votes_may_leave if the owner of the data agrees"
+    )
 
 
 @contextmanager

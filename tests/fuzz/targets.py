@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import parts
+from folders import LEDGER, PARTS, finished_folder, plan_for, statement_of
 from fuzz.mutations import as_json, as_toml, odd_value, recode, spoil_bytes, spoil_value
 from gape.data import load_texts
 from gape.export import export
@@ -27,13 +28,10 @@ from gape.language.scripted import ScriptedModel
 from gape.language.stored import Stored, stored_tokens
 from gape.plan import Plan
 from gape.privacy.ledger import Budget, Ledger
-from gape.privacy.statement import PrivacyStatement
 from gape.prompts import load
-from gape.protocols import Selection
 from gape.report import write_report
 from gape.run_folder import RunFolder
 from gape.settings import Settings, read_toml, settings_fields
-from gape.state import Proposal, State
 from gape.text_folder import TextFolder
 
 CANARY = "Quokka-55190"  # in every private cell; no message may repeat it
@@ -230,24 +228,11 @@ def _finished_run(path: Path, *, texts: bool) -> Path:
         if texts
         else np.random.default_rng(0).normal(size=(size, 2)).astype(np.float32)
     )
-    plan = Plan(epsilon=2.0, delta=1e-5, rounds=2, samples=size, scales=(0.5,))
-    folder = RunFolder.find(path, plan, {"generator": "G()", "embedder": "E()", "selector": "S()"}, "ledger")
-    folder.prepare()
-    folder.save(State(0, samples))
-    twice = np.concatenate([samples, samples])
-    for turn in (1, 2):
-        proposal = Proposal(twice, np.tile(np.arange(size), 2), np.repeat([0.0, 0.5], size))
-        folder.save(State(turn - 1, samples, proposal=proposal))
-        votes = np.arange(2 * size, dtype=np.int64) - 2
-        folder.save(State(turn, samples, votes=votes, selection=Selection(np.arange(size))))
-    sigma = (plan.sigma,) * 2
-    statement = PrivacyStatement(
-        private=True, epsilon=2.0, delta=1e-5, neighbours="replace", unit="record", sigma=sigma, votes_per_unit=1,
-        secure_noise=True, dataset_epsilon=2.0,
-    )  # fmt: skip
-    folder.publish(samples, statement)
+    plan = plan_for(samples)
+    finished_folder(path, samples, plan, statement_of(plan))
     if texts:
-        settings = Settings.of({"data": "reviews.csv", "epsilon": 2.0, "samples": size, "rounds": 2})
+        values = {"data": "reviews.csv", "epsilon": 2.0, "samples": size, "rounds": 2, "scales": [0.5]}
+        settings = Settings.of(values, {"generator": "corpus:public.txt"})
         TextFolder(path).write(settings)
         _write_answers(path / "internal" / "answers.sqlite")
     return path
@@ -318,7 +303,7 @@ def _use_run(folder: Path, rng: random.Random) -> None:
 
 def _load_round(run: Path) -> None:
     plan = Plan(epsilon=2.0, delta=1e-5, rounds=2, samples=5, scales=(0.5,))
-    found = RunFolder.find(run, plan, {"generator": "G()", "embedder": "E()", "selector": "S()"}, "ledger")
+    found = RunFolder.find(run, plan, PARTS, LEDGER)
     with found.locked():
         found.load()
 

@@ -130,7 +130,9 @@ def test_a_run_that_is_not_private_says_so_first(tmp_path: Path, hostile: Path) 
 def test_seeded_noise_is_no_privacy(vectors: Path, tmp_path: Path) -> None:
     run = shutil.copytree(vectors, tmp_path / "run")
     statement = PrivacyStatement(**read_json(run / "release" / "privacy.json"))
-    write_json(run / "release" / "privacy.json", vars(replace(statement, private=False, secure_noise=False)))
+    seeded = replace(statement, private=False, secure_noise=False, sigma=tuple(statement.sigma))
+    write_json(run / "release" / "privacy.json", vars(seeded))
+    (run / "release" / "PRIVACY.txt").write_text(seeded.text() + "\n")
     words = words_of(write_report(run))
     assert "its noise came from a known seed" in words
     assert "guarantee none" in words or "none guarantee" in words
@@ -208,5 +210,7 @@ def test_a_service_embedder_is_not_asked(texts: Path, tmp_path: Path) -> None:
     run = shutil.copytree(texts, tmp_path / "run")
     settings = run / "internal" / "settings.toml"
     settings.write_text(settings.read_text().replace('embedder = "minilm"', 'embedder = "openai:text-embedding-9"'))
+    begun = run / "internal" / "settings.json"
+    begun.write_text(begun.read_text().replace("MiniLM(", "OpenAIEmbedder("))
     data: dict[str, Any] = data_of(write_report(run))  # there is no service here that could answer
     assert data["map"]["rounds"]

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gape.record import Round, read_run
 from gape.report.charts import Line, line_chart
 from gape.report.facts import guarantee
 from gape.report.lineage import _fitting
 from gape.report.plane import fit_plane
 from gape.report.regions import Voted, find_regions
-from gape.report.rounds import Round, read_folder
 from gape.report.signal import effective_candidates, measure_all
 from gape.types import NoisyVotes, Points
 from report.runs import vector_run
@@ -149,9 +149,9 @@ def test_shortened_texts_fit_and_keep_their_beginning(texts: list[str], most: in
     ("votes", "said"), [(1, "the candidate nearest to it"), (64, "the 64 candidates nearest to it")]
 )
 def test_the_mechanism_says_for_how_many_candidates_a_record_votes(tmp_path: Path, votes: int, said: str) -> None:
-    folder = read_folder(vector_run(tmp_path))
-    plan = {**folder.plan, "votes_per_record": votes}
-    assert said in guarantee(replace(folder, plan=plan))["Mechanism"]
+    folder = read_run(vector_run(tmp_path))
+    plan = replace(folder.plan, votes_per_record=votes, votes_per_unit=votes)
+    assert said in guarantee(replace(folder, begun=replace(folder.begun, plan=plan)))["Mechanism"]
 
 
 def test_large_numbers_on_an_axis_are_written_out() -> None:

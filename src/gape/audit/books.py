@@ -15,16 +15,16 @@ from pathlib import Path
 import numpy as np
 
 from gape.audit.checks import Check, check_accounts
+from gape.databases import reading, refuse_other_database
 from gape.errors import InputError, RunError
-from gape.export import EPSILON_TOLERANCE, read_statement
-from gape.files import read_json, read_table
+from gape.files import read_table
 from gape.plan import Plan
 from gape.privacy.accounting import Release, noise_scale, spent, stated
 from gape.privacy.ledger import UNPAID
 from gape.privacy.statement import PrivacyStatement
-from gape.run_folder import plan_from_json
-from gape.settings import Settings, read_toml
-from gape.text_folder import LEDGER_SUFFIX
+from gape.record import EPSILON_TOLERANCE, ContradictionError, read_begun_run, read_statement, settings_file
+from gape.run_folder import begun_file, read_begun
+from gape.text_folder import LEDGER_SUFFIX, TextFolder
 from gape.types import NoisyVotes
 
 
@@ -73,13 +73,16 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
     """
     run = Path(run)
     internal = run / "internal"
-    if not (internal / "settings.json").exists():
+    if not begun_file(run).exists():
         raise RunError(f"{run} is not the folder of a run that has begun; name the folder that the run was made in")
-    name, ledger_id, plan = _settings(internal / "settings.json")
-    facts, books = _read_ledger(Path(ledger) if ledger else _ledger_path(internal))
+    folder = _check_folder(run)
+    begun = read_begun(run)
+    name, ledger_id, plan = begun.run, begun.ledger, begun.plan
+    facts, books = _read_ledger(Path(ledger) if ledger else _ledger_path(run))
     mine, unpaid = books.get(name, []), facts.get(UNPAID + name, "")
     total = _total(facts, books, plan.delta)
     checks = [
+        folder,
         _check_identity(ledger_id, facts),
         check_accounts(plan) if math.isfinite(plan.epsilon) else _no_claim(),
         _check_sigma(plan, mine),
@@ -96,25 +99,24 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
     return RunAudit(plan, len(mine), cost, told and len(mine) == plan.rounds, tuple(checks))
 
 
-def _ledger_path(internal: Path) -> Path:
-    """Where a text run says its ledger is."""
-    file = internal / "settings.toml"
-    if not file.exists():
-        raise InputError(f"{internal.parent} does not say where its ledger is; name it as ledger")
-    settings = Settings.of(read_toml(file))
-    if settings.ledger == ":memory:":
-        raise InputError(f"the ledger of {internal.parent} was kept in memory and is gone; there are no books to audit")
-    inside = internal / "ledger.sqlite"
-    return Path(settings.ledger or (settings.data + LEDGER_SUFFIX if settings.data else inside))
-
-
-def _settings(file: Path) -> tuple[str, str, Plan]:
-    """Return the name of a run in its ledger, the mark of that ledger, and the plan."""
-    settings = read_json(file)
+def _check_folder(run: Path) -> Check:
+    """The folder against itself, as every command checks it."""
     try:
-        return str(settings["run"]), str(settings["ledger"]), plan_from_json(settings["plan"])
-    except (LookupError, TypeError, ValueError) as error:
-        raise RunError(f"{file} holds no plan ({type(error).__name__}); restore it from a copy") from error
+        read_begun_run(run)
+    except ContradictionError as error:
+        return Check("folder", passed=False, finding=str(error))
+    return Check("folder", passed=True, finding="plan, settings, statement and lineage tell one story")
+
+
+def _ledger_path(run: Path) -> Path:
+    """Where a text run says its ledger is, if this user wrote that."""
+    on_disk, inside = TextFolder(run), run / "internal" / "ledger.sqlite"
+    if not settings_file(run).exists():
+        raise InputError(f"{run} does not say where its ledger is; name it as ledger")
+    settings = on_disk.agreed(["ledger", "data"])
+    if settings.ledger == ":memory:":
+        raise InputError(f"the ledger of {run} was kept in memory and is gone; there are no books to audit")
+    return Path(settings.ledger or (settings.data + LEDGER_SUFFIX if settings.data else inside))
 
 
 def _read_ledger(path: Path) -> tuple[dict[str, str], dict[str, list[Entry]]]:
@@ -122,8 +124,9 @@ def _read_ledger(path: Path) -> tuple[dict[str, str], dict[str, list[Entry]]]:
     if not path.exists():
         raise RunError(f"there is no ledger at {path}; name the place where it lies now as ledger")
     books: dict[str, list[Entry]] = {}
+    refuse_other_database(path, {"facts", "releases"}, "a ledger")
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        with closing(reading(path)) as database:
             facts = dict(database.execute("SELECT name, value FROM facts"))
             query = "SELECT run, round, sigma, votes_per_unit, secure, votes FROM releases ORDER BY run, round"
             for run, turn, sigma, votes_per_unit, secure, votes in database.execute(query):
@@ -226,6 +229,8 @@ def _check_statement(
     wrong = _misstated(statement, told, facts["neighbours"], plan.delta, total)
     if statement.unpaid != unpaid:
         wrong.append("unpaid")
+    if statement.ledger != facts.get("id", "")[:12]:
+        wrong.append("ledger")
     if (run / "release" / "PRIVACY.txt").read_text() != statement.text() + "\n":
         wrong.append("PRIVACY.txt")
     if wrong:

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -31,6 +31,32 @@ def takes_some_settings(*names: str) -> Callable[[Callable[..., None]], Callable
     return lambda command: _with(command, names, [])
 
 
+def takes_changes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command about a run flags for the settings named; it gets those that are set as `changes`."""
+    hints = get_type_hints(Settings)
+    named = {each.name: each for each in settings_fields()}
+    flags = [_flag(name, hints[name], named[name].metadata, None) for name in names]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [each for name, each in inspect.signature(command).parameters.items() if name != "changes"]
+
+        def wrapped(**given: Any) -> None:
+            changes = {name: given.pop(name) for name in names}
+            command(**given, changes={name: value for name, value in changes.items() if value is not None})
+
+        return _typed(wrapped, command, [*(each.replace(kind=_KIND) for each in own), *flags])
+
+    return decorate
+
+
+def _typed(wrapped: Any, command: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
+    """Give a function the name, the words and the parameters that typer reads."""
+    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
+    wrapped.__signature__ = inspect.Signature(parameters)
+    wrapped.__annotations__ = {each.name: each.annotation for each in parameters}
+    return cast(Callable[..., None], wrapped)
+
+
 def _with(command: Callable[..., None], names: Sequence[str], more: Sequence[inspect.Parameter]) -> Callable[..., None]:
     own = [each.replace(kind=_KIND) for each in inspect.signature(command).parameters.values()][1:]
     hints = get_type_hints(Settings)
@@ -47,10 +73,7 @@ def _with(command: Callable[..., None], names: Sequence[str], more: Sequence[ins
         values = {name: _parsed(name, value, hints[name]) for name, value in given.items()}
         command(Settings.of(read_toml(file) if file else {}, values), **mine)
 
-    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
-    wrapped.__signature__ = inspect.Signature([parameters[0], *own, *parameters[1:]])  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {each.name: each.annotation for each in [*parameters, *own]}
-    return wrapped
+    return _typed(wrapped, command, [parameters[0], *own, *parameters[1:]])
 
 
 def _flag(name: str, kind: Any, said: Any, default: Any) -> inspect.Parameter:

@@ -3,7 +3,7 @@
 import math
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.console import Console
@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from gape.cli.flags import takes_changes
 from gape.cli.shared import errors_in_one_line, output
 from gape.errors import InputError
 from gape.expand import expand as expand_run
@@ -26,9 +27,14 @@ _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", "": "hf"}
 
 
 @errors_in_one_line()
-def status(run: Run) -> None:
+def status(
+    run: Run,
+    ledger: Annotated[
+        str | None, typer.Option(help="Where the ledger of the run lies, if not where your run says.")
+    ] = None,
+) -> None:
     """Say how far a run is, what it has spent, and what is there."""
-    now = TextFolder(run).status()
+    now = TextFolder(run).status(ledger)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in _rows(run, now).items():
         table.add_row(name, escape(value))
@@ -50,6 +56,10 @@ def export(
 
 
 @errors_in_one_line()
+@takes_changes(
+    *("generator", "prompts", "base_url", "key_variable", "key_file"),
+    *("embedder", "embedder_base_url", "embedder_key_variable", "concurrency", "max_cost", "max_tokens_total"),
+)
 def expand(
     run: Run,
     count: Annotated[int, typer.Option(help="Texts in all, those of the run included.")],
@@ -57,11 +67,14 @@ def expand(
     format: Annotated[  # noqa: A002  (the users' word)
         Format | None, typer.Option(help="By default what the name of the file says.")
     ] = None,
+    *,
+    changes: dict[str, Any],
 ) -> None:
     """Write more texts than a finished run has, by varying those, at no cost to privacy.
 
     The trade: recall goes up, since more of what the private data contains has a text near it, and precision goes
-    down, since no vote has judged the new texts.
+    down, since no vote has judged the new texts. The generator must be the one the run was made by. In a folder from
+    somebody else, say where it is, by --generator or --base-url: nothing the folder names is followed.
     """
     chosen, destination = _destination(run, out, format)
     if destination.exists():
@@ -70,7 +83,7 @@ def expand(
     columns = (TextColumn("Writing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("", total=count)
-        rows = expand_run(run, count, lambda written: bar.update(task, completed=min(written, count)))
+        rows = expand_run(run, count, lambda written: bar.update(task, completed=min(written, count)), **changes)
     for path in export_run(run, destination, chosen, rows):
         output().print(str(path), markup=False)
 
@@ -106,7 +119,8 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
     if now.versions:
         rows["versions"] = versions_in_words(now.versions)
     if now.budget is None or now.epsilon_spent is None or now.dataset_epsilon is None:
-        rows["spent"] = "not known: the ledger is not where the settings say"
+        theirs = "its settings are not yours, so where they say the ledger is was not looked; give --ledger"
+        rows["spent"] = f"not known: {'the ledger is not where the settings say' if now.own else theirs}"
     else:
         rows["spent"] = f"{_spent(now.epsilon_spent)} by this run, at delta {stated(now.budget.delta, 3)}"
         rows["dataset"] = f"{_spent(now.dataset_epsilon)} of a budget of {now.budget.epsilon:g}, by all runs on it"

@@ -9,7 +9,7 @@ from shlex import quote
 import typer
 from rich.console import Console
 
-from gape.errors import GapeError, ServiceError, SpendingError
+from gape.errors import DeviceError, GapeError, ServiceError, SpendingError
 from gape.privacy.statement import PrivacyStatement
 
 INTERRUPTED = 130
@@ -52,17 +52,22 @@ def resumable(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        begun = (folder / "internal" / "settings.toml").exists()
         goes_on = f"all that was done is kept: `gape resume {quote(str(folder))}` goes on from here"
         typer.echo(
-            f"stopped; {goes_on if begun else 'nothing was written yet: the same command begins anew'}", err=True
+            f"stopped; {goes_on if _begun(folder) else 'nothing was written yet: the same command begins anew'}",
+            err=True,
         )
         raise typer.Exit(INTERRUPTED) from None
-    except ServiceError as error:
-        raise ServiceError(f"{error}, then `gape resume {quote(str(folder))}` goes on") from None
+    except (ServiceError, DeviceError) as error:
+        then = f"`gape resume {quote(str(folder))}` goes on" if _begun(folder) else "repeat the command"
+        raise type(error)(f"{error}, then {then}") from None
     except SpendingError as error:
         flag = "with --max-cost or --max-tokens-total" if "cap" in str(error) else ""
         raise SpendingError(f"{error}: `gape resume {quote(str(folder))}` {flag}".rstrip()) from None
+
+
+def _begun(folder: Path) -> bool:
+    return (folder / "internal" / "settings.toml").exists()
 
 
 def print_statement(console: Console, statement: PrivacyStatement) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,7 +11,7 @@ from rich.table import Table
 
 from gape.advice import ENGINES, MOST_SAMPLES, Outlook, outlook, round_cost
 from gape.assembly import make_plan, resolved, variations_of
-from gape.cli.flags import takes_settings
+from gape.cli.flags import takes_changes, takes_settings
 from gape.cli.live import watching
 from gape.cli.models import fetch_missing, models_of
 from gape.cli.shared import errors_in_one_line, in_bytes, in_words, output, print_statement, resumable
@@ -20,7 +20,7 @@ from gape.plan import Plan
 from gape.privacy.accounting import stated
 from gape.private import Here, open_private, unit_of, units_of
 from gape.settings import PRIVATE_KMEANS, Settings
-from gape.synthesize import SyntheticTexts, run_text
+from gape.synthesize import SyntheticTexts, run_text, settings_to_resume
 from gape.synthesize import resume as resume_run
 from gape.text_folder import TextFolder, ledger_of
 from gape.voting.store import VectorFolder
@@ -85,38 +85,25 @@ def run(
 
 
 @errors_in_one_line()
+@takes_changes(
+    *("data", "ledger", "engine", "workers", "generator", "prompts", "base_url", "key_variable", "key_file"),
+    *("concurrency", "max_cost", "max_tokens_total", "exact_votes_may_leave"),
+    *("embedder", "embedder_base_url", "embedder_key_variable", "private_text_may_leave"),
+)
 def resume(
     run: Annotated[Path, typer.Argument(help="Folder of the run.")],
-    data: Annotated[str | None, typer.Option(help="Where the data lies now, if it was moved.")] = None,
-    ledger: Annotated[str | None, typer.Option(help="Where its ledger lies now.")] = None,
-    max_cost: Annotated[float | None, typer.Option(help="Another cap on the cost of the whole run.")] = None,
-    max_tokens_total: Annotated[int | None, typer.Option(help="Another cap on its tokens.")] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Requests in flight.")] = None,
-    key_variable: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
-    key_file: Annotated[str | None, typer.Option(help="A file of mode 0600 that holds the key instead.")] = None,
-    engine: Annotated[str | None, typer.Option(help="Another engine: local, ray or ray:ADDRESS.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Workers of the engine ray.")] = None,
+    changes: dict[str, Any],
 ) -> None:
-    """Go on with a run that was stopped, by its own settings.
+    """Resume a stopped run with its original settings.
 
-    No answer that was stored is asked for again, and no round is paid for twice.
+    No stored answer is asked for again, and no round is paid for twice. Flags change what may differ between the parts
+    of a run: where data and ledger lie now, keys, caps, the engine. Consent is given anew each time. In a folder from
+    somebody else, give whatever reaches outside it, such as --data and --base-url: nothing it names is followed.
     """
-    settings = TextFolder(run).settings()
-    _fetch_models(settings)
+    if not TextFolder(run).finished:
+        _fetch_models(settings_to_resume(run, changes))
     with resumable(run), watching() as progress:
-        result = resume_run(
-            run,
-            progress=progress,
-            data=data,
-            ledger=ledger,
-            max_cost=max_cost,
-            max_tokens_total=max_tokens_total,
-            concurrency=concurrency,
-            key_variable=key_variable,
-            key_file=key_file,
-            engine=engine,
-            workers=workers,
-        )
+        result = resume_run(run, progress=progress, **changes)
     _print_result(output(), run, result)
 
 

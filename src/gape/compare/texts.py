@@ -29,7 +29,16 @@ from gape.protocols import Embedder, Generator, Selector
 from gape.rules import CENTRES, estimates_votes, make_selector, votes_suit_noise
 from gape.settings import CHOICES, OPERATIONAL, PRESETS, ROWS, Settings
 from gape.types import Points
-from gape.writers import Listener, make_generator, make_model, make_prompts, public_texts, remembering, writes
+from gape.writers import (
+    Listener,
+    make_generator,
+    make_model,
+    make_prompts,
+    public_texts,
+    remembering,
+    require_votes_may_leave,
+    writes,
+)
 
 METHODS = ("gape", "augpe", "subsamplepe")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -109,6 +118,7 @@ def compare_texts(
     `compare`.
     """
     _refuse_what_a_cell_decides(settings)
+    require_votes_may_leave(settings, "votes whose noise can be repeated")
     scoring = scoring or Scoring()
     records = read_records(settings, source)
     chosen = _common(settings, records, tuple(epsilons), scoring)

@@ -111,17 +111,17 @@ def evaluate(
         {**asdict(scoring), "embedder": points.embedder, "real_baseline": real_baseline},
     )
     if path is not None:
-        write_json(path, found.as_json())
+        write_json(path, found.as_json(), mode=0o600)
     return found
 
 
 def _settings(made: Synthetic, values: dict[str, Any]) -> Settings:
     given = {name: value for name, value in values.items() if value is not None}
-    if made.settings is None:
+    if made.run is None:
         return Settings.of(given)
     if "schema" in given:
         raise InputError(f"{made.source} has its own schema or none, got {given['schema']!r}; leave it out")
-    return made.settings.with_values(**given)
+    return made.run.agreed(["embedder"], **given)
 
 
 def _require_enough(records: int, scoring: Scoring) -> None:

@@ -15,7 +15,7 @@ from gape.embedders.cached import Cached
 from gape.embedders.privacy import require_private_embedding
 from gape.embedders.rows import RowEmbedder
 from gape.errors import InputError, RunError
-from gape.files import read_table, samples_from_arrow
+from gape.record import read_run
 from gape.settings import Settings
 from gape.text_folder import TextFolder
 from gape.types import Points, Samples, as_samples
@@ -118,18 +118,15 @@ def embed_all(
 
 
 def _of_run(path: Path) -> Synthetic:
-    folder = TextFolder(path)
-    columns = folder.settings().schema  # which refuses a run of anything but texts and tables
-    files = list((path / "internal" / "rounds").glob("[0-9]*/synthetic.parquet"))
-    files.sort(key=lambda file: int(file.parent.name))
-    if not files:
-        raise RunError(f"{path} has no texts yet; wait for its start, or resume it")
-    rounds = [samples_from_arrow(read_table(file)["sample"]) for file in files]
-    labels = rounds[-1]["label"] if rounds[-1].dtype.names else None
-    texts = tuple(_texts(samples) for samples in rounds)
-    done = "" if folder.finished else f", which is not finished: after round {len(rounds) - 1}"
+    record = read_run(path)
+    if record.settings is None or not record.is_text:
+        raise RunError(f"{path} holds no text run; name the folder of one")
+    columns, last = record.settings.schema, record.samples(record.last)
+    labels = last["label"] if last.dtype.names else None
+    texts = tuple(_texts(record.samples(turn)) for turn in range(record.last + 1))
+    done = "" if record.finished else f", which is not finished: after round {record.last}"
     schema = None if columns is None else Schema.read(columns)
-    return Synthetic(texts[-1], labels, texts, folder, f"the run {path}{done}", schema)
+    return Synthetic(texts[-1], labels, texts, TextFolder(path), f"the run {path}{done}", schema)
 
 
 def _column(rows: Samples, schema: Schema, name: str) -> Samples:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import sqlite3
 import weakref
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
+from gape.databases import make_private, reading, refuse_other_database
 from gape.errors import RunError, in_one_line
 from gape.language.request import Completion, LanguageModel, Request, burst_of
 from gape.language.spending import Tokens
@@ -35,7 +35,8 @@ class Stored:
         if not self.path.parent.is_dir():
             raise RunError(f"the folder {self.path.parent} of the stored answers does not exist; make it first")
         with self._usable():
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            make_private(self.path)
+            refuse_other_database(self.path, {"answers"}, "a file of stored answers")
             # Without an isolation level every statement is a transaction of its own.
             self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
             self._finalizer = weakref.finalize(self, self._database.close)
@@ -143,7 +144,8 @@ def stored_tokens(path: str | Path) -> tuple[int, Tokens]:
         "total(json_extract(completion, '$.completion_tokens')) FROM answers"
     )
     try:
-        with closing(sqlite3.connect(path, timeout=_WAIT_SECONDS)) as database:
+        refuse_other_database(path, {"answers"}, "a file of stored answers")
+        with closing(reading(path)) as database:
             answers, prompt, completion = database.execute(sums).fetchone()
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise RunError(

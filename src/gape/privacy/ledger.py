@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import secrets
 import sqlite3
 import weakref
@@ -26,6 +25,7 @@ from typing import cast, get_args
 
 import numpy as np
 
+from gape.databases import make_private, refuse_other_database
 from gape.errors import BudgetError, InputError, PrivacyError, RunError, in_one_line
 from gape.files import is_locked
 from gape.privacy.accounting import Neighbours, Release, delta_spent, spent, stated
@@ -36,6 +36,7 @@ _WAIT_SECONDS = 60.0
 MOST_RELEASES = 100_000  # of a run
 _UNDER_WAY = "under way: run "  # before the name of a run: a fact that says what it needs, and how to see that it lives
 UNPAID = "unpaid by run "  # before the name of a run: a fact that says what it reads and does not pay for
+_TABLES = {"facts", "releases"}
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS releases (
@@ -91,10 +92,11 @@ class Ledger:
             self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
             self._finalizer = weakref.finalize(self, self._database.close)
             self._database.execute("PRAGMA synchronous = EXTRA")
-        with self._transaction():
-            for statement in _SCHEMA.split(";"):
-                self._database.execute(statement)
-            if budget is not None:
+            self._database.execute("PRAGMA trusted_schema = OFF")
+        if budget is not None:  # else there is one already, or the file is refused as it is
+            with self._transaction():
+                for statement in _SCHEMA.split(";"):
+                    self._database.execute(statement)
                 self._write_first_facts(budget, provisional=keep)
         facts = self._facts()
         if facts.get("format") != _FORMAT:
@@ -116,6 +118,11 @@ class Ledger:
     def close(self) -> None:
         """Close the file; everything in it is already safe."""
         self._finalizer()  # once: later it would come from whichever thread collects garbage, which SQLite refuses
+
+    @property
+    def mark(self) -> str:
+        """What a statement calls this ledger by: the beginning of its id, or nothing where it ends with the process."""
+        return "" if self.path == ":memory:" else self.id[:12]
 
     @property
     def budget(self) -> Budget:
@@ -296,7 +303,8 @@ class Ledger:
             raise RunError(f"there is no ledger at {path}; give a budget to make one")
         if not path.parent.is_dir():
             raise RunError(f"the folder {path.parent} of the ledger does not exist; make it first")
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        make_private(path)
+        refuse_other_database(path, _TABLES, "a ledger")  # before SQLite writes to it
         if path.stat().st_mode & 0o077:
             raise PrivacyError(f"the ledger {path} is open to other users; run: chmod 600 {path}")
 

@@ -27,6 +27,7 @@ class PrivacyStatement:
     votes_per_unit: int
     secure_noise: bool
     dataset_epsilon: float  # of everything that was ever released about the dataset, by its ledger
+    ledger: str = ""  # the beginning of that ledger's id; empty where none was kept
     unpaid: str = ""  # what was read off the private data and not paid for, in words; then there is no guarantee
 
     @property
@@ -36,10 +37,29 @@ class PrivacyStatement:
 
     @property
     def in_total(self) -> str:
-        """Say what everything that was released about the dataset costs, for a table."""
+        """What everything that was released about the dataset costs, as far as is known, for a table."""
+        if not self.ledger:
+            return "not known: no ledger was kept"
         if math.isinf(self.dataset_epsilon):
-            return "no guarantee together, for another one has none"
-        return f"epsilon {stated(self.dataset_epsilon)} at the same delta, up to this one"
+            return f"no guarantee together, because another one has none, by the ledger {self.ledger}"
+        return f"epsilon {stated(self.dataset_epsilon)} at the same delta, up to this one, by the ledger {self.ledger}"
+
+    @property
+    def _together(self) -> str:
+        """The same in a sentence or two."""
+        if not self.ledger:
+            return (
+                "No ledger was kept: what other releases about this dataset have cost is not known, and adds to this."
+            )
+        if math.isinf(self.dataset_epsilon):
+            return (
+                f"By the ledger {self.ledger}, another release about this dataset has no guarantee, so all of them "
+                "together have none."
+            )
+        return (
+            f"By the ledger {self.ledger}, all releases about this dataset so far add up to epsilon "
+            f"{stated(self.dataset_epsilon)} at the same delta; releases that it does not record would add to that."
+        )
 
     def text(self) -> str:
         """Say it in a paragraph that a privacy officer can check."""
@@ -55,10 +75,7 @@ class PrivacyStatement:
         scales = sorted(set(self.sigma))
         sigma = " and ".join(f"{scale:g}" for scale in scales)
         votes = "one vote" if self.votes_per_unit == 1 else f"{self.votes_per_unit} votes"
-        epsilon, delta, total = map(stated, (self.epsilon, self.delta, self.dataset_epsilon))
-        together = f"All releases about this dataset so far add up to epsilon {total} at the same delta."
-        if math.isinf(self.dataset_epsilon):
-            together = "Another release about this dataset has no guarantee, so that all of them together have none."
+        epsilon, delta = map(stated, (self.epsilon, self.delta))
         # Under the other relation the number is what a neighbour differs in.
         counted = f"the number of {self.unit}s, " if self.neighbours == "replace" else ""
         releases = "one release" if len(self.sigma) == 1 else f"{len(self.sigma)} adaptive releases"
@@ -67,8 +84,8 @@ class PrivacyStatement:
             f"makes no outcome more likely than e^{epsilon} times what it was, plus {delta}. "
             f"Mechanism: {releases} of nearest-candidate votes, at most {votes} per "
             f"{self.unit} and release, with discrete Gaussian noise of scale {sigma} from a secure source. All else is "
-            f"post-processing. {together} Taken as public: {counted}the settings of the run, the generator and the "
-            "embedding model."
+            f"post-processing. {self._together} Taken as public: {counted}the settings of the run, the generator and "
+            "the embedding model."
         )
 
 
@@ -88,5 +105,6 @@ def privacy_statement(account: Account, delta: float, unit: str, unpaid: str = "
         votes_per_unit=max((release.votes_per_unit for release in releases), default=1),
         secure_noise=secure,
         dataset_epsilon=account.ledger.total(delta),
+        ledger=account.ledger.mark,
         unpaid=unpaid,
     )

@@ -17,11 +17,11 @@ from gape.embedders.cached import Cached
 from gape.errors import InputError, PrivacyError
 from gape.files import write_atomically
 from gape.protocols import Embedder
+from gape.record import RunRecord, read_run
 from gape.report.lineage import Held, gather, hold, in_words
 from gape.report.page import MARK, Drawn, Internal, render
 from gape.report.plane import embed, fit_plane, local_embedder
 from gape.report.regions import Regions, Voted, find_regions
-from gape.report.rounds import Folder, read_folder
 from gape.types import Points
 
 __all__ = ["Embedding", "write_report"]
@@ -60,9 +60,9 @@ def write_report(
     """
     if not internal and (private is not None or text is not None):
         raise InputError("private data is shown in an internal report alone; add --internal, or leave it out")
-    folder = read_folder(run)
+    folder = read_run(run)
     path = _destination(folder, out, internal=internal)
-    held = hold(folder, _DRAWN, np.random.default_rng([int(folder.plan["seed"]), *b"map"]))
+    held = hold(folder, _DRAWN, np.random.default_rng([folder.plan.seed, *b"map"]))
     drawn, seen = None, None
     if with_map or internal:
         drawn, seen = _draw(folder, held, (private, text) if internal else None, progress or (lambda _: None))
@@ -72,7 +72,7 @@ def write_report(
     return path
 
 
-def _destination(folder: Folder, out: str | Path | None, *, internal: bool) -> Path:
+def _destination(folder: RunRecord, out: str | Path | None, *, internal: bool) -> Path:
     """Say where the report goes; never a private one into what is published, never over what is no report."""
     release = folder.path / "release"
     path = Path(out) if out else (folder.path / "internal" if internal or not folder.finished else release) / NAME
@@ -90,7 +90,7 @@ def _destination(folder: Folder, out: str | Path | None, *, internal: bool) -> P
 
 
 def _draw(
-    folder: Folder,
+    folder: RunRecord,
     held: Held,
     private: tuple[str | Path | None, str | None] | None,
     progress: Callable[[Embedding], None],
@@ -119,16 +119,16 @@ def _draw(
     return drawn, None if view is None else Internal(view, view.scores(points))
 
 
-def _picked_candidates(folder: Folder) -> list[int]:
+def _picked_candidates(folder: RunRecord) -> list[int]:
     """Choose the candidates of the last round to be embedded: all, or some at random, whatever votes they got."""
     if not folder.rounds:
         return []
-    rng = np.random.default_rng([int(folder.plan["seed"]), *b"candidates"])
+    rng = np.random.default_rng([folder.plan.seed, *b"candidates"])
     return sorted(rng.permutation(len(folder.rounds[-1].votes))[:_VOTED].tolist())
 
 
 def _regions(
-    folder: Folder,
+    folder: RunRecord,
     held: Held,
     points: Points,
     embedder: Embedder,
@@ -141,4 +141,4 @@ def _regions(
     candidates, votes = folder.candidates(folder.last)[picked], folder.rounds[-1].votes
     voted = Voted(embed(embedder, candidates, tell), in_words(candidates), votes[picked], len(picked) / len(votes))
     shown = in_words(folder.samples(folder.last)[held.drawn[-1]])
-    return find_regions(voted, points, shown, folder.sigma, int(folder.plan["seed"]), private)
+    return find_regions(voted, points, shown, folder.sigma, folder.plan.seed, private)

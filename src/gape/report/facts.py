@@ -9,7 +9,7 @@ from typing import Any
 
 from gape.language.stored import stored_tokens
 from gape.privacy.accounting import Release, spent, stated
-from gape.report.rounds import Folder
+from gape.record import RunRecord
 from gape.report.words import embedder_called
 from gape.run_folder import versions_in_words
 from gape.settings import PRIVATE_KMEANS, ROWS, Settings
@@ -26,42 +26,42 @@ _MECHANISM = (
 _CLASS = re.compile(r"\b[A-Z]\w+(?=\()")
 
 
-def unit_of(folder: Folder) -> str:
+def unit_of(folder: RunRecord) -> str:
     """What is protected."""
     if folder.statement is not None:
         return folder.statement.unit
     return "user" if folder.settings is not None and folder.settings.user else "record"
 
 
-def epsilon_of(folder: Folder) -> float:
+def epsilon_of(folder: RunRecord) -> float:
     """What a run is stated to cost or, before its end, what its releases will; infinite where it is not private."""
     told, plan = folder.statement, folder.plan
     if told is not None:
         return told.epsilon if told.private else math.inf
     if folder.settings is not None and folder.settings.separation == PRIVATE_KMEANS:
         return math.inf
-    release = Release(folder.sigma, plan["neighbours"], int(plan["votes_per_unit"]))
-    return max(float(plan["epsilon"]), spent([release] * int(plan["rounds"]), float(plan["delta"])))
+    release = Release(folder.sigma, plan.neighbours, plan.votes_per_unit)
+    return max(plan.epsilon, spent([release] * plan.rounds, plan.delta))
 
 
-def promise(folder: Folder) -> str:
+def promise(folder: RunRecord) -> str:
     """State the guarantee in words; before the end of a run, that there is none yet."""
     if folder.statement is not None:
         return folder.statement.text()
     plan, unit = folder.plan, unit_of(folder)
-    epsilon, delta = epsilon_of(folder), float(plan["delta"])
-    if math.isinf(float(plan["epsilon"])):
+    epsilon, delta = epsilon_of(folder), plan.delta
+    if math.isinf(plan.epsilon):
         return "NOT PRIVATE: the votes of this run are released without noise. Do not publish what it makes."
     if math.isinf(epsilon):
         return "NOT PRIVATE: this run reads more of the private data than it pays for. Do not publish what it makes."
     return (
-        f"No guarantee is stated before the end of the run. When all {plan['rounds']} rounds are done it is to be "
+        f"No guarantee is stated before the end of the run. When all {plan.rounds} rounds are done it is to be "
         f"({stated(epsilon)}, {stated(delta)})-differential privacy for one {unit}; every round that has voted is "
         "charged to the ledger of the data, whether or not the run ends. Do not publish this page before."
     )
 
 
-def guarantee(folder: Folder) -> dict[str, str]:
+def guarantee(folder: RunRecord) -> dict[str, str]:
     """The terms of the guarantee, one by one; none where there is no privacy to speak of."""
     plan, unit, epsilon = folder.plan, unit_of(folder), epsilon_of(folder)
     if math.isinf(epsilon):
@@ -69,12 +69,12 @@ def guarantee(folder: Folder) -> dict[str, str]:
     told = folder.statement
     rows = {
         "Epsilon": stated(epsilon),
-        "Delta": stated(float(plan["delta"])),
+        "Delta": stated(plan.delta),
         "Protected unit": f"one {unit}",
-        "Neighbouring data": RELATION[plan["neighbours"]].format(unit=unit),
-        "Mechanism": _MECHANISM.format(nearest=_nearest(int(plan.get("votes_per_record", 1)))),
-        "Noise": f"sigma {float(plan['sigma']):.4g} votes, in each of {plan['rounds']} releases",
-        "Votes": f"at most {plan['votes_per_unit']} by one {unit} in a release",
+        "Neighbouring data": RELATION[plan.neighbours].format(unit=unit),
+        "Mechanism": _MECHANISM.format(nearest=_nearest(plan.votes_per_record)),
+        "Noise": f"sigma {plan.sigma:.4g} votes, in each of {plan.rounds} releases",
+        "Votes": f"at most {plan.votes_per_unit} by one {unit} in a release",
     }
     if told is not None:
         rows["Source of the noise"] = "the operating system's secure generator; no seed exists"
@@ -86,11 +86,11 @@ def _nearest(votes: int) -> str:
     return "candidate nearest to it" if votes == 1 else f"{votes} candidates nearest to it"
 
 
-def assumed_public(folder: Folder) -> list[str]:
+def assumed_public(folder: RunRecord) -> list[str]:
     """What the guarantee takes as known to everybody."""
     unit = unit_of(folder)
     lines = [
-        *([f"the number of {unit}s in the private data"] if folder.plan["neighbours"] == "replace" else []),
+        *([f"the number of {unit}s in the private data"] if folder.plan.neighbours == "replace" else []),
         "the settings of the run, as listed below",
         "the generator, taken not to have learnt from the private data, and all it is asked",
         "the embedding model",
@@ -98,7 +98,7 @@ def assumed_public(folder: Folder) -> list[str]:
     return [*lines, "the labels that can occur"] if folder.start.dtype.names else lines
 
 
-def unprotected(folder: Folder) -> list[str]:
+def unprotected(folder: RunRecord) -> list[str]:
     """What the guarantee does not cover."""
     unit = unit_of(folder)
     return [
@@ -109,17 +109,17 @@ def unprotected(folder: Folder) -> list[str]:
     ]
 
 
-def settings_in_words(folder: Folder) -> dict[str, str]:
+def settings_in_words(folder: RunRecord) -> dict[str, str]:
     """The public settings. Where a text run names files or addresses, it is said that there are some."""
     plan = folder.plan
-    kept = "beside the sample itself" if plan["keep"] else "in its place"
+    kept = "beside the sample itself" if plan.keep else "in its place"
     rows = {
-        f"{folder.noun.capitalize()} to make": f"{plan['samples']:,}",
-        "Rounds": f"{plan['rounds']}",
-        f"{folder.noun.capitalize()} to begin with": f"{plan['initial']:,}",
-        "Variations of each": f"{len(plan['scales']) * plan['copies']} a round, {kept}",
-        "Scales": ", ".join(f"{scale:g}" for scale in plan["scales"]),
-        "Seed": f"{plan['seed']}, of everything but the noise",
+        f"{folder.noun.capitalize()} to make": f"{plan.samples:,}",
+        "Rounds": f"{plan.rounds}",
+        f"{folder.noun.capitalize()} to begin with": f"{plan.initial:,}",
+        "Variations of each": f"{len(plan.scales) * plan.copies} a round, {kept}",
+        "Scales": ", ".join(f"{scale:g}" for scale in plan.scales),
+        "Seed": f"{plan.seed}, of everything but the noise",
     }
     if folder.versions:
         rows["Made by"] = versions_in_words(folder.versions)
@@ -129,7 +129,7 @@ def settings_in_words(folder: Folder) -> dict[str, str]:
     return rows | {name.capitalize(): ", ".join(_CLASS.findall(f"{part}(")) for name, part in folder.parts.items()}
 
 
-def work(folder: Folder) -> dict[str, str]:
+def work(folder: RunRecord) -> dict[str, str]:
     """What the language model has done, and the time of what reads nothing private.
 
     How long voting takes may depend on the private data, and so stays out.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gape.report.rounds import Folder
+from gape.record import RunRecord
 from gape.types import Indices, Samples
 
 # Bytes of JSON: of the last samples, and of all others together.
@@ -40,7 +40,7 @@ class Lineage:
     rounds: list[dict[str, Any]]  # text, parent, scale and votes of every sample held
 
 
-def hold(folder: Folder, most: int, rng: np.random.Generator) -> Held:
+def hold(folder: RunRecord, most: int, rng: np.random.Generator) -> Held:
     """Choose what the page holds; at most `most` samples of a round are drawn, the parents of those drawn first."""
     places: list[Indices] = []
     drawn: list[Indices] = []
@@ -58,9 +58,9 @@ def hold(folder: Folder, most: int, rng: np.random.Generator) -> Held:
     return Held(tuple(places[::-1]), tuple(drawn[::-1]))
 
 
-def gather(folder: Folder, held: Held) -> Lineage:
+def gather(folder: RunRecord, held: Held) -> Lineage:
     """Turn the samples that are held into texts and numbers."""
-    scales = [0.0, *folder.plan["scales"]]
+    scales = [0.0, *folder.plan.scales]
     known: dict[tuple[str, str], int] = {}
     rounds: list[dict[str, Any]] = []
     for turn in range(folder.last, -1, -1):  # the last first, so that its texts come first

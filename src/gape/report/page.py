@@ -15,11 +15,11 @@ import numpy as np
 
 from gape import __version__
 from gape.privacy.accounting import stated
+from gape.record import RunRecord
 from gape.report import facts, sections, words
 from gape.report.lineage import Lineage
 from gape.report.plane import Plane
 from gape.report.regions import Regions
-from gape.report.rounds import Folder
 from gape.report.signal import measure_all
 from gape.types import Points
 
@@ -63,7 +63,9 @@ class Internal:
     scores: list[Scores]
 
 
-def render(folder: Folder, lineage: Lineage, drawn: Drawn | None, internal: Internal | None, title: str | None) -> str:
+def render(
+    folder: RunRecord, lineage: Lineage, drawn: Drawn | None, internal: Internal | None, title: str | None
+) -> str:
     """Render the page. Without `internal` it is made from public things alone."""
     heading = title or f"{len(folder.samples(folder.last)):,} synthetic {folder.noun}"
     style, script = (sections.template(name).template for name in ("style.css", "page.js"))
@@ -95,7 +97,7 @@ def as_script(value: Any) -> str:
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _sections(folder: Folder, lineage: Lineage, drawn: Drawn | None, internal: Internal | None) -> dict[str, str]:
+def _sections(folder: RunRecord, lineage: Lineage, drawn: Drawn | None, internal: Internal | None) -> dict[str, str]:
     parts = {"guarantee": sections.guarantee(folder, internal=internal is not None)}
     if internal is not None and internal.scores:
         parts["scores"] = sections.scores(internal.scores, internal.view.records, len(internal.view.points))
@@ -113,7 +115,7 @@ def _sections(folder: Folder, lineage: Lineage, drawn: Drawn | None, internal: I
     return parts
 
 
-def _data(folder: Folder, lineage: Lineage, drawn: Drawn | None, internal: Internal | None) -> dict[str, Any]:
+def _data(folder: RunRecord, lineage: Lineage, drawn: Drawn | None, internal: Internal | None) -> dict[str, Any]:
     """All that the script needs."""
     chart: dict[str, Any] | None = None
     if drawn is not None:
@@ -125,7 +127,7 @@ def _data(folder: Folder, lineage: Lineage, drawn: Drawn | None, internal: Inter
     return {
         "isText": folder.is_text,
         "sigma": folder.sigma,
-        "scales": [0, *folder.plan["scales"]],
+        "scales": [0, *folder.plan.scales],
         "edges": _edges(lineage),
         "texts": lineage.texts,
         "labels": lineage.labels,
@@ -143,10 +145,10 @@ def _edges(lineage: Lineage) -> list[int]:
     return sorted({max(1, round(float(each))) for each in parts})
 
 
-def _figures(folder: Folder) -> dict[str, str]:
+def _figures(folder: RunRecord) -> dict[str, str]:
     plan = folder.plan
     rows = {
-        "rounds of voting": f"{folder.last}" if folder.finished else f"{folder.last} of {plan['rounds']}",
+        "rounds of voting": f"{folder.last}" if folder.finished else f"{folder.last} of {plan.rounds}",
         "candidates judged": f"{sum(len(each.votes) for each in folder.rounds):,}",
     }
     if not _private(folder):
@@ -154,7 +156,7 @@ def _figures(folder: Folder) -> dict[str, str]:
     planned = "" if folder.finished else ", planned"
     return {
         f"epsilon{planned}": stated(facts.epsilon_of(folder), 3),
-        f"delta{planned}": _power(float(plan["delta"])),
+        f"delta{planned}": _power(plan.delta),
         "sigma, in votes": f"{folder.sigma:.3g}",
         **rows,
     }
@@ -166,19 +168,19 @@ def _power(number: float) -> str:
     return f"{digits.removesuffix('.0')} × 10{str(int(exponent)).translate(_RAISED)}"
 
 
-def _private(folder: Folder) -> bool:
+def _private(folder: RunRecord) -> bool:
     """Whether a guarantee holds, or is planned to."""
     return math.isfinite(facts.epsilon_of(folder))
 
 
-def _warning(folder: Folder, internal: Internal | None) -> str:
+def _warning(folder: RunRecord, internal: Internal | None) -> str:
     """What the title says first."""
     if internal is not None:
         return "NOT DIFFERENTIALLY PRIVATE: "
     return "" if _private(folder) else "NOT PRIVATE: "
 
 
-def _banners(folder: Folder, internal: Internal | None) -> str:
+def _banners(folder: RunRecord, internal: Internal | None) -> str:
     said = []
     if internal is not None:
         said.append(("banner", words.INTERNAL))

@@ -11,9 +11,10 @@ import numpy as np
 from gape.assembly import make_embedder
 from gape.embedders.identity import IdentityEmbedder
 from gape.protocols import Embedder
-from gape.report.rounds import Folder
+from gape.record import RunRecord
 from gape.report.words import embedder_called
 from gape.settings import Settings
+from gape.text_folder import TextFolder
 from gape.types import Floats, Points, Samples
 
 _AT_ONCE = 64  # texts embedded between two calls of `progress`
@@ -48,15 +49,17 @@ class Plane:
         return whole
 
 
-def local_embedder(folder: Folder) -> tuple[Embedder, str]:
+def local_embedder(folder: RunRecord) -> tuple[Embedder, str]:
     """Return the embedder for the page, with its name: that of the run where it works on this machine, else MiniLM.
 
-    So a report sends nothing anywhere, and costs nothing, whichever service the run has used.
+    So a report sends nothing anywhere, and costs nothing, whichever service the run has used; and it loads no model
+    that a stranger's folder names.
     """
     if not folder.is_text:
         return IdentityEmbedder(), "the vectors themselves"
     settings = folder.settings or Settings()
-    if settings.embedder.startswith("openai:"):
+    theirs = settings.embedder.startswith("st:") and not TextFolder(folder.path).own
+    if settings.embedder.startswith("openai:") or theirs:
         settings = settings.with_values(embedder="minilm")
     return make_embedder(settings), embedder_called(settings.embedder)
 

@@ -14,11 +14,13 @@ import numpy as np
 
 from gape.data import Schema, load_rows, load_texts
 from gape.embedders.privacy import require_private_embedding
-from gape.errors import InputError
+from gape.errors import InputError, PrivacyError
 from gape.protocols import Embedder
+from gape.record import RunRecord
 from gape.report.plane import embed
-from gape.report.rounds import Folder
+from gape.text_folder import TextFolder
 from gape.types import Points, Samples
+from gape.values import brief
 
 _MOST = 1000  # private points that are embedded, drawn and measured by
 
@@ -57,20 +59,31 @@ class PrivateView:
 
 
 def look(
-    folder: Folder, embedder: Embedder, file: str | Path | None, column: str | None, progress: Callable[[int], None]
+    folder: RunRecord, embedder: Embedder, file: str | Path | None, column: str | None, progress: Callable[[int], None]
 ) -> PrivateView:
     """Read private data, embed some of it in memory, and forget what it says."""
     samples = _read(folder, file, column)
     require_private_embedding(embedder)
-    rng = np.random.default_rng([int(folder.plan["seed"]), *b"private"])
+    rng = np.random.default_rng([folder.plan.seed, *b"private"])
     some = np.sort(rng.permutation(len(samples))[:_MOST])
     return PrivateView(embed(embedder, samples[some], progress), len(samples))
 
 
-def _read(folder: Folder, file: str | Path | None, column: str | None) -> Samples:
+def _data_of(folder: RunRecord) -> str:
+    """Where the private data of a run lies, if this user has said so and not a stranger."""
+    on_disk = TextFolder(folder.path)
+    if not on_disk.own:
+        raise PrivacyError(
+            f"{folder.path} was not written by you on this machine, so its data {brief(on_disk.settings().data)} is "
+            "not read; give the private data as --private FILE"
+        )
+    return on_disk.settings().data
+
+
+def _read(folder: RunRecord, file: str | Path | None, column: str | None) -> Samples:
     settings = folder.settings
     if file is None and settings is not None and settings.data:
-        file = settings.data
+        file = _data_of(folder)
     if file is None:
         raise InputError("an internal report needs the private data, which this run does not name; give --private FILE")
     if settings is not None and settings.schema is not None:

@@ -9,10 +9,10 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
 
+from gape.record import RunRecord
 from gape.report import charts, facts, words
 from gape.report.lineage import Lineage
 from gape.report.regions import Region, Regions
-from gape.report.rounds import Folder
 from gape.report.signal import LEVELS, Signal
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def section(name: str, title: str, *content: str) -> str:
     return f'<section id="{name}" aria-labelledby="{name}-title">{head}{"".join(content)}</section>'
 
 
-def guarantee(folder: Folder, *, internal: bool) -> str:
+def guarantee(folder: RunRecord, *, internal: bool) -> str:
     """What is promised, to whom, by what, and what was assumed."""
     return section(
         "guarantee",
@@ -51,7 +51,7 @@ def guarantee(folder: Folder, *, internal: bool) -> str:
     )
 
 
-def signal(folder: Folder, signals: list[Signal]) -> str:
+def signal(folder: RunRecord, signals: list[Signal]) -> str:
     """Distribution of the noisy votes by round, and what stands out of their noise."""
     has_noise = folder.sigma > 0
     if has_noise:
@@ -72,7 +72,7 @@ def signal(folder: Folder, signals: list[Signal]) -> str:
     figures = [
         _figure(
             "Effective candidates by round",
-            words.of_effective(signals, int(folder.plan["samples"])),
+            words.of_effective(signals, folder.plan.samples),
             charts.line_chart(effective, "Effective candidates by round", percent=False),
         )
     ]
@@ -95,7 +95,7 @@ def no_signal() -> str:
     return section("signal", "Signal against noise", _say("Nothing has voted yet."))
 
 
-def the_map(folder: Folder, axes: str, drawn: int, *, internal: bool) -> str:
+def the_map(folder: RunRecord, axes: str, drawn: int, *, internal: bool) -> str:
     """The map with its controls; the script draws it."""
     one = folder.noun[:-1]
     most = max(len(folder.samples(turn)) for turn in range(folder.last + 1))
@@ -137,7 +137,7 @@ def regions(found: Regions, noun: str) -> str:
     )
 
 
-def labels(folder: Folder) -> str:
+def labels(folder: RunRecord) -> str:
     """Noisy votes and samples by label, where the run has labels."""
     votes = folder.rounds[-1].diagnostics.get("noisy_votes") if folder.rounds else None
     if not isinstance(votes, dict):
@@ -155,7 +155,7 @@ def labels(folder: Folder) -> str:
     return section("labels", "Label by label", _say(said), _table(heads, rows))
 
 
-def samples(folder: Folder, lineage: Lineage) -> str:
+def samples(folder: RunRecord, lineage: Lineage) -> str:
     """The list of samples with its controls; the script fills it."""
     labels = note = ""
     if lineage.labels is not None:
@@ -169,7 +169,7 @@ def samples(folder: Folder, lineage: Lineage) -> str:
     return section("browse", title, _say(words.of_samples(folder)), controls)
 
 
-def work_and_settings(folder: Folder) -> str:
+def work_and_settings(folder: RunRecord) -> str:
     """What it took, and how it was set."""
     return section(
         "settings",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gape.report.rounds import Round
+from gape.record import Round
 from gape.types import Floats, NoisyVotes
 
 LEVELS = (1, 2, 3)  # in sigmas

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from gape.record import RunRecord
 from gape.report.regions import Regions
-from gape.report.rounds import Folder
 from gape.report.signal import Signal
 from gape.settings import ROWS
 
@@ -16,7 +16,7 @@ INTERNAL = (
 )
 
 
-def lede(folder: Folder, *, internal: bool) -> str:
+def lede(folder: RunRecord, *, internal: bool) -> str:
     """Say what was made, how, and what the page holds."""
     made = f"{len(folder.samples(folder.last)):,} {folder.noun}"
     rounds = f"{folder.last} round{'' if folder.last == 1 else 's'}"
@@ -31,10 +31,10 @@ def lede(folder: Folder, *, internal: bool) -> str:
     return f"{how}{noise}; {made} are left. {holds}"
 
 
-def unfinished(folder: Folder) -> str:
+def unfinished(folder: RunRecord) -> str:
     """Say how far a run is that has not ended."""
     return (
-        f"Not finished: {folder.last} of {folder.plan['rounds']} rounds are done. What follows is how it stands; the "
+        f"Not finished: {folder.last} of {folder.plan.rounds} rounds are done. What follows is how it stands; the "
         "guarantee is stated when the run ends."
     )
 
@@ -80,7 +80,7 @@ def of_effective(signals: list[Signal], samples: int) -> str:
     )
 
 
-def of_map(folder: Folder) -> str:
+def of_map(folder: RunRecord) -> str:
     """Say how much the last round has changed."""
     size = len(folder.samples(folder.last))
     if not folder.rounds:
@@ -98,7 +98,7 @@ def embedder_called(spec: str) -> str:
     return known.get(spec) or spec.partition(":")[2].rsplit("/", 1)[-1]
 
 
-def of_axes(folder: Folder, shown: float, embedder: str, *, exact: bool) -> str:
+def of_axes(folder: RunRecord, shown: float, embedder: str, *, exact: bool) -> str:
     """Say what lies near what."""
     if exact:
         return "Samples have two coordinates; the map is their plane."
@@ -123,7 +123,7 @@ def of_regions(regions: Regions, noun: str) -> str:
     )
 
 
-def of_samples(folder: Folder) -> str:
+def of_samples(folder: RunRecord) -> str:
     """Say where the last samples come from."""
     m = len(folder.samples(folder.last))
     if not folder.rounds:

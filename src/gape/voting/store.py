@@ -28,6 +28,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from gape.errors import InputError, PrivacyError, RunError
+from gape.ownership import is_sealed, seal
+from gape.values import brief
 
 FORMAT = 1
 MANIFEST, PARTIAL = "gape-vectors.json", "partial"
@@ -79,15 +81,17 @@ class Manifest:
     parts: tuple[Part, ...]  # the shards first, in order
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as it is written, with a checksum of its own."""
+        """Return it as it is written, with a checksum of its own and the seal of whoever wrote it."""
         values = {"format": FORMAT, **asdict(self)}
-        return {**values, "checksum": _checksum(values)}
+        checksum = _checksum(values)
+        return {**values, "checksum": checksum, "seal": seal(checksum.encode())}
 
     @classmethod
     def read(cls, path: Path) -> "Manifest":
         """Read a manifest, and refuse one that is not as it was written."""
         try:
             values = json.loads(path.read_text())
+            values.pop("seal", "")
             intact = values.pop("checksum") == _checksum(values)
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             intact = False
@@ -126,6 +130,18 @@ class VectorFolder:
 
     def __len__(self) -> int:
         return self.manifest.records
+
+    @property
+    def ledger(self) -> str | None:
+        """The ledger of the data, if this user wrote on this machine where it is."""
+        manifest = json.loads((self.path / MANIFEST).read_text())
+        named = self.manifest.origin.ledger
+        if named is None or is_sealed(str(manifest["checksum"]).encode(), str(manifest.get("seal", ""))):
+            return named
+        raise PrivacyError(
+            f"{self.path} was not written by you on this machine, so its ledger {brief(named)} is not followed; give "
+            "the ledger of the data as --ledger"
+        )
 
     @property
     def source(self) -> str:
