@@ -5,6 +5,9 @@
 docs/guarantees.md says what it covers.
 """
 
+from gape import _silence  # noqa: F401  (first: libraries read its switches when they are imported)
+
+# isort: split
 from gape.compare.texts import compare_texts
 from gape.data import Records, load_texts
 from gape.embedders.cached import Cached

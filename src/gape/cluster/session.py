@@ -11,10 +11,9 @@ from gape.parallel import cores as available_cores
 
 _STORE = 256 * 2**20  # candidates are all that goes there, and more of them than fit would be on disk instead
 
-# Read by Ray when it is imported or started: nobody is told of its use, its processes' lines stay in its own log files,
-# and it does not promise for every worker what a future version will do.
+# Read by Ray when it is imported or started: its processes' lines stay in its own log files, and it does not promise
+# for every worker what a future version will do.
 _QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }

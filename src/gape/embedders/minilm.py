@@ -38,6 +38,7 @@ class MiniLM:
         import onnxruntime  # noqa: PLC0415  (heavy)
         from tokenizers import BertWordPieceTokenizer  # noqa: PLC0415  (heavy)
 
+        onnxruntime.disable_telemetry_events()  # for processes that had imported it before this package
         self.max_tokens = max_tokens
         self._tell: Listener = nobody
         self._tokenizer = BertWordPieceTokenizer(_vocabulary(), lowercase=True)

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from gape._silence import hub_unused_for
 from gape.embedders.watched import Listener, nobody
 from gape.errors import InputError, in_one_line
 from gape.language.slots import record
 from gape.language.transformers import weights_digest
+from gape.memory import Pressure
 from gape.types import Floats, Points, Samples
 
 _PUBLIC = 256  # texts at once where none is private
@@ -39,7 +41,11 @@ class SentenceTransformer:
                 f"the embedder st needs sentence-transformers ({error}); run `pip install 'gape[st]'`"
             ) from error
         try:
-            self._model: Any = sentence_transformers.SentenceTransformer(str(model), device=device).float().eval()
+            with hub_unused_for(model) as local:
+                loaded: Any = sentence_transformers.SentenceTransformer(
+                    str(model), device=device, local_files_only=local
+                )
+            self._model = loaded.float().eval()
         except Exception as error:  # whatever the libraries and the files raise
             raise InputError(
                 f"sentence-transformers cannot load {model} ({in_one_line(error)}); name the folder of such a model, "
@@ -84,9 +90,16 @@ class SentenceTransformer:
         return points[[places[text] for text in texts]]
 
     def _in_batches(self, texts: list[str]) -> Floats:
-        # The library sorts them by length itself, so that a batch has little padding.
-        rows: Floats = self._model.encode(texts, batch_size=self.batch, show_progress_bar=False).astype(np.float64)
-        return rows
+        pressure = Pressure(self.batch, "an embedding")
+        while True:
+            try:
+                # The library sorts them by length itself, so that a batch has little padding.
+                found = self._model.encode(texts, batch_size=pressure.batch, show_progress_bar=False)
+            except RuntimeError as error:
+                pressure.relieve(error, len(texts))
+            else:
+                rows: Floats = found.astype(np.float64)
+                return rows
 
     def _one_by_one(self, texts: list[str]) -> Floats:
         """Embed texts as the library does, each by itself, those of a length one after the other."""
@@ -101,10 +114,21 @@ class SentenceTransformer:
             done = 0
             for some in of_length.values():
                 places, each = zip(*some, strict=True)
-                rows[list(places)] = self._of_one_length(each).double().cpu().numpy()
+                rows[list(places)] = self._where_it_fits(each)
                 done += len(some)
                 self._tell(done, len(texts))
         return rows
+
+    def _where_it_fits(self, features: Sequence[dict[str, Any]]) -> Floats:
+        """Embed texts of one length, each by itself; where the device is full, fewer of them are held there at once."""
+        pressure, rows = Pressure(len(features), "an embedding"), list[Floats]()
+        while (done := sum(map(len, rows))) < len(features):
+            some = features[done : done + pressure.batch]
+            try:
+                rows.append(self._of_one_length(some).double().cpu().numpy())
+            except RuntimeError as error:
+                pressure.relieve(error, len(some))
+        return np.concatenate(rows)
 
     def _of_one_length(self, features: Sequence[dict[str, Any]]) -> Any:
         torch, model = self._torch, self._model

@@ -15,11 +15,14 @@ from gape.language.library import NAME, Library
 from gape.language.llama import Llama, is_llama
 from gape.language.row import Ends, Row
 from gape.language.sampling import Sampling
+from gape.memory import free_bytes, is_full
 
 _STRIDE = 8  # steps between two looks: an answer that ends waits for half of them on average
 _REFILLED = 16  # slots are given away when one in so many is free
 _READ = 2**16  # tokens of prompts that are read at once
 _STEP = 128  # room is had in such steps, so that slots serve many calls
+_PER_TOKEN = 16  # bytes of a slot beside the cache: the token and its random number
+_SHARE = 0.25  # of the memory that is free, for slots
 
 
 def is_plain(transformers: Any, model: Any, accepted: set[str]) -> bool:
@@ -27,6 +30,24 @@ def is_plain(transformers: Any, model: Any, accepted: set[str]) -> bool:
     layers = transformers.DynamicCache(config=model.config).layers
     usual = model.config.get_text_config()._attn_implementation in {"sdpa", NAME}
     return usual and "position_ids" in accepted and all(type(layer).__name__ == "DynamicLayer" for layer in layers)
+
+
+def slots_that_fit(model: Any, wanted: int, room: int) -> int:
+    """Return how many slots to make: as many as are wanted, halved until they take a share of the memory that is free.
+
+    So other processes have room beside this one, and those that start together do not each count on all of it.
+    """
+    if model.device.type != "cuda":
+        return wanted
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    of_cache = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize
+    each = (of_cache + _PER_TOKEN) * (-(-room // _STEP) * _STEP)
+    most = free_bytes(model.device) * _SHARE
+    while wanted > 1 and wanted * each > most:
+        wanted //= 2
+    return wanted
 
 
 class Slots:
@@ -167,7 +188,9 @@ def record(torch: Any, step: Callable[[], None]) -> Callable[[], None]:
         # Other threads, which embed texts meanwhile, may ask the device for memory.
         with torch.inference_mode(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
             step()
-    except RuntimeError:  # it asks the GPU for a value on the way, and would have to wait for it
+    except RuntimeError as error:  # it asks the GPU for a value on the way, and would have to wait for it
+        if is_full(error):
+            raise
         torch.cuda.synchronize()
         return step
     repeat: Callable[[], None] = graph.replay

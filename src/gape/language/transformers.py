@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from gape.errors import InputError, in_one_line
+from gape._silence import hub_unused_for
+from gape.errors import DeviceError, InputError, in_one_line
 from gape.language.decoding import Batch
 from gape.language.request import Completion, Request
 from gape.language.row import Ends, Row, ends_sentence
 from gape.language.sampling import Sampling
-from gape.language.slots import Slots, is_plain
+from gape.language.slots import Slots, is_plain, slots_that_fit
+from gape.memory import Pressure, is_full
 
-_BATCHES = {"cpu": 32, "cuda": 4096}  # a processor gains little by more; a GPU is as fast for hundreds as for one
+# A processor gains little by more. An H200 writes as fast with 2,048 slots as with 4,096, in half the memory.
+_BATCHES = {"cpu": 32, "cuda": 2048}
 _SIZES = (64, 256, 1024)  # slots, where a batch has more of them than there are requests
 _BURST = 64  # answers that a GPU writes in milliseconds
 _REMEMBERED = 2**12  # prompts in their template, and tokens in letters
@@ -79,11 +82,18 @@ class TransformersModel:
         self._turns, self._decode_one = lru_cache(_REMEMBERED)(self._template), lru_cache(_REMEMBERED)(self._decode)
         folder, file = (Path(model).parent, Path(model).name) if str(model).endswith(".gguf") else (model, None)
         try:
-            self._tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=file)
-            loader = transformers.AutoModelForCausalLM
-            self._model = loader.from_pretrained(folder, gguf_file=file, dtype=dtype).to(self._device).eval()
+            with hub_unused_for(model) as local:
+                how = {"gguf_file": file, "local_files_only": local}
+                self._tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **how)
+                loader = transformers.AutoModelForCausalLM
+                self._model = loader.from_pretrained(folder, dtype=dtype, **how).to(self._device).eval()
             self._chat(Request("Hello."))
         except Exception as error:  # whatever the libraries, the files and the template raise
+            if is_full(error):
+                raise DeviceError(
+                    f"the GPU has too little free memory to load {model}; stop other programs on it, or hide it by "
+                    "CUDA_VISIBLE_DEVICES= to use the processor"
+                ) from None
             raise InputError(
                 f"transformers cannot load {model} in {dtype} on {self._device} ({in_one_line(error)}); name a folder, "
                 "a .gguf file or a model of the hub that is a causal language model, and a system prompt only if it "
@@ -117,15 +127,14 @@ class TransformersModel:
         """Answer the requests, yielding each as it is done; one that leaves no room in the context is left out."""
         # Alike ones go together. The longest come first: if memory is short, that shows at once.
         rows = sorted(self._rows(requests), key=lambda row: (row.limit, len(row.prompt)), reverse=True)
+        pressure = Pressure(self._batch, "an answer of the model")
         while rows:
             try:
-                for row in self._write(rows):
+                for row in self._write(rows, pressure.batch):
                     yield row.place, self._read(row)
-            except self._torch.OutOfMemoryError:
-                if self._batch == 1:
-                    raise
+            except RuntimeError as error:
                 self._slots.clear()
-                self._batch = max(1, min(self._batch, len(rows)) // 2)
+                pressure.relieve(error, len(rows))
             except FloatingPointError as error:
                 raise InputError(
                     f"{self._name} computes values that are not finite; load it in bfloat16 or float32"
@@ -169,16 +178,19 @@ class TransformersModel:
         text: str = self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
-    def _write(self, rows: list[Row]) -> Iterator[Row]:
+    def _write(self, rows: list[Row], batch: int) -> Iterator[Row]:
         """Write the answers of the next rows: of all of them through slots, else of a batch."""
         if not self._in_slots:
-            yield from self._side_by_side.write(rows[: self._batch], self._ends)
+            yield from self._side_by_side.write(rows[:batch], self._ends)
             return
-        count = next((size for size in _SIZES if len(rows) <= size < self._batch), self._batch)
+        wanted = next((size for size in _SIZES if len(rows) <= size < batch), batch)
         room = max(len(row.prompt) + row.limit for row in rows)
-        if count in self._slots and self._slots[count].room < room:
-            del self._slots[count]  # first, for its memory is needed
-        if count not in self._slots:
+        near = [size for size in self._slots if wanted <= 2 * size <= 2 * wanted]
+        count = max((size for size in near if self._slots[size].room >= room), default=0)
+        if not count:
+            for size in near:
+                del self._slots[size]  # first, because its memory is needed
+            count = slots_that_fit(self._model, wanted, room)
             parts = (self._torch, self._transformers, self._model, self._sampling, self._ends)
             self._slots[count] = Slots(*parts, count, room)
         yield from self._slots[count].write(rows)

@@ -11,12 +11,24 @@ from typing import Any
 
 import numpy as np
 
+from gape.memory import is_full, let_go
 from gape.types import Costs, Indices, Points
 
 # Below this share of the squared norms the expansion |x|^2 - 2xy + |y|^2 has lost half of its digits.
 _CANCELLED = 1e-7
 
 _BYTES = 2**28  # of one float64 block on the device; there are a few at a time
+
+
+def on_device(points: Points, device: str) -> DeviceCosts | None:
+    """Hold points on a device; None where it is full, and the processor has to do."""
+    try:
+        return DeviceCosts(points, device)
+    except RuntimeError as error:
+        if not is_full(error):
+            raise
+        let_go()
+        return None
 
 
 class DeviceCosts:

@@ -14,7 +14,7 @@ from gape.errors import InputError
 from gape.parallel import cuda
 from gape.protocols import Selection
 from gape.selection.blocked import BlockedSearch
-from gape.selection.device import DeviceCosts
+from gape.selection.device import on_device
 from gape.selection.effort import Progress
 from gape.selection.objective import SignedPoints, flow_cost, signed_points
 from gape.selection.search import Search
@@ -91,7 +91,7 @@ def local_search(
     interrupted = False
     try:
         if device:
-            signed = replace(signed, device=DeviceCosts(signed.points, device))
+            signed = replace(signed, device=on_device(signed.points, device))
         if method == "blocks":
             search = BlockedSearch(signed, candidates, start, memory)
         else:

@@ -9,6 +9,7 @@ import numpy as np
 from gape._compiled import in_threads, threads
 from gape.errors import InputError
 from gape.geometry import distances
+from gape.memory import is_full, let_go
 from gape.parallel import one_blas_thread
 from gape.selection import flow
 from gape.selection.device import DeviceCosts
@@ -38,7 +39,12 @@ class SignedPoints:
     def costs(self, rows: Indices, columns: Indices, dtype: type[np.floating[Any]] = np.float64) -> Costs:
         """Return c(x, y) between two sets of the points, (rows, columns), rounded to what `dtype` holds."""
         if self.device is not None:
-            return self.device.costs(rows, columns, self.cap, flow.grid_of(self.scale), dtype)
+            try:
+                return self.device.costs(rows, columns, self.cap, flow.grid_of(self.scale), dtype)
+            except RuntimeError as error:
+                if not is_full(error):
+                    raise
+                let_go()  # and the processor does it
         costs = np.empty((len(rows), len(columns)), dtype=dtype)
         left, right = (self.points[each].astype(np.float64) for each in (rows, columns))
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from gape.memory import free_bytes
 from gape.types import Indices, Points
 from gape.voting.tops import DEPTH, GROUP, ROWS, Engine, engine, padded, pieces
 
@@ -30,12 +31,8 @@ _TINY = 2.0**-126  # what an underflow, or a unit that flushes them to zero, can
 _SPARE = 1.001  # for the rounding of the bounds themselves
 _LOUDEST = 60  # exponent of the largest scale: what is smaller still is left to float64
 _SCRATCH = 2**30  # bytes of one step's temporaries
+_BLOCK = 2**34  # bytes of the records that vote together: enough to keep a device busy, and others have room beside it
 _PAIRS = 2**24  # of a record and a candidate, that are held before they are compared
-
-
-def out_of_memory() -> Any:
-    """Return what torch raises where a device has too little memory."""
-    return importlib.import_module("torch").OutOfMemoryError
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ class DeviceVoters:
         looked_at = compared = 0
         # Of a row: itself, its halves, its tops, and a few numbers while it is decided.
         each = 8 * field.points.shape[1] + 4 * len(field.inverse) + 256 * count
-        for block in pieces(n, max(self._free() - 4 * _SCRATCH, _SCRATCH) // each):
+        for block in pieces(n, max(min(self._free() // 4, _BLOCK), _SCRATCH) // each):
             points = self._some(block, rows)
             decided, groups, pairs = self._decide(self._halve(points, field), field, count)
             indices[block] = decided.cpu().numpy()
@@ -124,11 +121,7 @@ class DeviceVoters:
             return self._torch.as_tensor(array)
 
     def _free(self) -> int:
-        if self._memory is not None:
-            return self._memory
-        free, _ = self._torch.cuda.mem_get_info(self._device)
-        reserved = self._torch.cuda.memory_reserved(self._device) - self._torch.cuda.memory_allocated(self._device)
-        return int(0.9 * (free + reserved))
+        return free_bytes(self._device) if self._memory is None else self._memory
 
     def _some(self, block: slice, rows: Indices | None) -> Any:
         if rows is None:

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from gape._compiled import compiled
 from gape.errors import InputError
+from gape.memory import is_full, let_go
 from gape.parallel import blocks, cores, cuda, one_blas_thread, tile_side
 from gape.types import Counts, Floats, Indices, Points
-from gape.voting.device import DeviceVoters, out_of_memory
+from gape.voting.device import DeviceVoters
 from gape.voting.field import CHUNK, Field, distinct_rows, field_of, norms_of, settle, tiles
 
 MAX_NORM = 1e18  # squares of norms and of distances stay finite in float32
@@ -83,8 +84,11 @@ class Voters:
         try:
             self._by_device = self._by_device or DeviceVoters(self.points, device)
             return self._by_device.nearest(candidates, distinct, rows, count=min(count, len(distinct))).indices
-        except out_of_memory():
+        except RuntimeError as error:
+            if not is_full(error):
+                raise
             self._by_device, self._short = None, True
+            let_go()
             message = "the GPU has too little free memory for the votes, so they are counted on the processor"
             warnings.warn(message, RuntimeWarning, stacklevel=4)
             return None

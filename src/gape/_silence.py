@@ -1,0 +1,44 @@
+"""Turns off what libraries would report about this process, before any of them is imported.
+
+Some send usage data unless they are told not to, from the process that holds private text. A variable that is set
+already stays as it is: whoever set it has decided.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+SWITCHES = {
+    "ORT_DISABLE_TELEMETRY": "1",  # onnxruntime
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "FLWR_TELEMETRY_ENABLED": "0",  # Flower
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "DISABLE_TELEMETRY": "1",  # older libraries of Hugging Face
+    "DO_NOT_TRACK": "1",  # a convention that several libraries follow
+}
+
+for _name, _value in SWITCHES.items():
+    os.environ.setdefault(_name, _value)
+
+
+@contextmanager
+def hub_unused_for(model: str | Path) -> Iterator[bool]:
+    """Keep the hub's libraries offline while a model is loaded that lies on this machine; give whether it does.
+
+    They would otherwise ask the hub about names that they find in its files.
+    """
+    local = Path(model).expanduser().exists()
+    if not local:
+        yield False
+        return
+    import huggingface_hub  # noqa: PLC0415  (in an extra)
+
+    constants: Any = huggingface_hub.constants
+    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True  # read when asked for, the variable only once
+    try:
+        yield True
+    finally:
+        constants.HF_HUB_OFFLINE = before
