@@ -1,5 +1,6 @@
 """A chat-completions and embeddings service on the loopback that fails as real ones do, by a seeded plan."""
 
+import gzip
 import hashlib
 import json
 import random
@@ -14,6 +15,7 @@ from typing import Any, Self
 
 PASSING = ("busy", "error", "hang", "cut", "garbled", "empty")  # a second attempt succeeds
 REFUSALS = ("filtered", "refused")  # no attempt does
+MOST_FLOODED = 2**28  # bytes
 FORBIDDEN = "the forbidden word"  # prompts that hold it are always refused
 
 
@@ -43,6 +45,7 @@ class FaultyServer:
     retry_after: str = "1"  # the header that comes with "busy"
     relents: int = 0  # a request that has failed so often is answered; 0: none is
 
+    flooded: int = field(default=0, init=False)  # bytes of answers that do not end
     bodies: list[dict[str, Any]] = field(default_factory=list, init=False)  # all requests it ever got
     times: list[float] = field(default_factory=list, init=False)  # when each of them came
     failed: Counter[str] = field(default_factory=Counter, init=False)
@@ -149,6 +152,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(400, _error("unsupported", "unsupported_parameter"))
         elif fault == "no credit":
             self._send(429, _error("pay first", "insufficient_quota"))
+        elif fault == "bomb":
+            whole = json.dumps(_completion(body, fault)).replace('"stop"', f'"{"a" * 10**8}"').encode()
+            self._send(200, gzip.compress(whole, 1), ("Content-Encoding", "gzip"))
+        elif fault == "flood":
+            self._flood(faulty)
         elif fault == "hang":
             faulty.pause(faulty.hang)
             self.close_connection = True
@@ -164,6 +172,14 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "garbled":
             payload = payload[: len(payload) // 2]
         self._send(200, payload, cut=fault == "cut")
+
+    def _flood(self, faulty: FaultyServer) -> None:
+        """Send an answer that does not end, until the client hangs up."""
+        self.close_connection = True
+        self.wfile.write(b'HTTP/1.1 200 -\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{"choices": "')
+        while faulty.flooded < MOST_FLOODED:
+            self.wfile.write(b"a" * 2**16)
+            faulty.flooded += 2**16
 
     def _send(self, status: int, payload: bytes, *headers: tuple[str, str], cut: bool = False) -> None:
         lines = [f"HTTP/1.1 {status} -", "Content-Type: application/json", f"Content-Length: {len(payload)}"]

@@ -2,6 +2,8 @@ import codecs
 import csv
 import gzip
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -348,6 +350,66 @@ def test_a_dataset_with_a_damaged_state_is_refused(tmp_path: Path, state: str) -
     (folder / "state.json").write_text(state)
     with pytest.raises(InputError, match="save"):
         load_texts(folder, text="text")
+
+
+@pytest.mark.parametrize("place", ["a.txt", "a.parquet", "data/a.parquet", "data"])
+def test_a_folder_cannot_lead_elsewhere(tmp_path: Path, place: str) -> None:
+    secret = tmp_path / "elsewhere" / "a.txt" if place == "a.txt" else tmp_path / "elsewhere" / "a.parquet"
+    secret.parent.mkdir()
+    if place == "a.txt":
+        secret.write_text(SECRET)
+    else:
+        pq.write_table(pa.table({"text": [SECRET]}), secret)
+    link = tmp_path / "given" / place
+    link.parent.mkdir(parents=True)
+    link.symlink_to(secret.parent if place == "data" else secret)
+    with pytest.raises(InputError, match=r"entry \d of given, by name, is a symbolic link"):
+        load_texts(tmp_path / "given")
+    link.unlink()
+    if place == "data":
+        shutil.copytree(secret.parent, link)
+    else:
+        shutil.copy(secret, link)
+    assert load_texts(tmp_path / "given").texts.tolist() == [SECRET]
+
+
+def test_a_folder_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.txt")
+    with pytest.raises(InputError, match="neither a file nor a folder"):
+        load_texts(tmp_path)
+
+
+def test_a_user_is_one_in_every_format_however_the_name_is_written(tmp_path: Path) -> None:
+    written = ["7", "7.0", " 007 ", "alice", "alice ", "Alice", "\uff21lice", "8.50", "8.5", "-0", "0"]
+    rows = [{"text": f"text {i}", "user": name} for i, name in enumerate(written)]
+    expected = ["7"] * 3 + ["alice"] * 4 + ["8.5"] * 2 + ["0"] * 2
+    table = pa.table({name: [row[name] for row in rows] for name in ("text", "user")})
+    pq.write_table(table, tmp_path / "a.parquet")
+    sources: list[Any] = [
+        write_csv(tmp_path / "a.csv", rows),
+        write_csv(tmp_path / "a.tsv", rows, separator="\t"),
+        write_jsonl(tmp_path / "a.jsonl", rows),
+        tmp_path / "a.parquet",
+        rows,
+        table,
+        pd.DataFrame(rows),
+        pl.DataFrame(rows),
+    ]
+    for source in sources:
+        users = load_texts(source, "text", user="user").users
+        assert users is not None
+        assert users.tolist() == expected
+    mixed = [{"text": "a", "user": value} for value in (7, 7.0, np.float32(7), Decimal("7.00"), "7.0")]
+    found = load_texts(mixed, "text", user="user").users
+    assert found is not None
+    assert set(found.tolist()) == {"7"}
+
+
+def test_a_label_keeps_its_case(tmp_path: Path) -> None:
+    rows = [{"text": "a", "stars": value} for value in ("Low ", "low", "1.0", "01")]
+    labels = load_texts(write_csv(tmp_path / "a.csv", rows), "text", label="stars").labels
+    assert labels is not None
+    assert labels.tolist() == ["Low", "low", "1", "01"]
 
 
 def test_a_state_cannot_point_outside_its_folder(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from gape.errors import InputError, PrivacyError
 from gape.labels import LabelledEmbedder, labelled
 from gape.plan import Plan
 from gape.privacy.accounting import Neighbours
-from gape.private import Private, TextElectorate, open_private, units_of
+from gape.private import Private, TextElectorate, open_private, shares_texts, units_of
 from gape.prompts import load
 from gape.protocols import Embedder
 from gape.rules import votes_suit_noise
@@ -28,7 +28,7 @@ from gape.settings import EMBEDDERS, GENERATORS, PRIVATE_KMEANS, ROWS, START, Se
 from gape.types import Points, Samples
 from gape.voting.store import VectorFolder, is_vector_folder
 from gape.voting.streamed import StreamedElectorate
-from gape.writers import NO_MODEL, kind_of, optional_part
+from gape.writers import NO_MODEL, kind_of, optional_part, public_texts
 
 # Scales and copies of each way to vary a text: seven variations each, for they mattered more than anything else.
 # Shares from small to nearly all, mixed in one round, found more than any single share; a temperature of 1 more than
@@ -188,23 +188,32 @@ def candidate_embedder(settings: Settings, embedder: Embedder) -> Embedder:
     return embedder if settings.labels is None else LabelledEmbedder(embedder, settings.labels)
 
 
-def embedder_identity(embedder: Embedder) -> str:
-    """Name an embedder by what its vectors depend on; of a service neither its key nor how patiently it is asked."""
-    if (model := getattr(embedder, "model", None)) and (url := getattr(embedder, "base_url", None)):
-        return f"{type(embedder).__name__}(model={model!r}, base_url={url!r})"
-    return repr(embedder)
-
-
 def require_embedder(private: Private, embedder: Embedder) -> None:
     """Refuse an embedder that may not see the texts, or one that is not that of the vectors."""
     if not isinstance(private, VectorFolder):
         require_private_embedding(embedder)  # workers see to it too, each for its own
         return
     origin = private.manifest.origin
-    if (identity := embedder_identity(embedder)) != origin.identity:
+    if (identity := repr(embedder)) != origin.identity:
         raise InputError(
             f"{private.path} was embedded by {origin.embedder}, {origin.identity}, not by {identity}; run with that "
             "embedder, or embed the texts again"
+        )
+
+
+def refuse_shared_corpus(settings: Settings, private: Private, embedder: Callable[[], Embedder]) -> None:
+    """Refuse a corpus that holds a private record, wherever it lies: it would be published as it is.
+
+    Who leaves such texts out of a corpus lets it depend on the private data, which no noise makes up for; so the
+    remedy is another corpus.
+    """
+    if settings.corpus_may_share or kind_of(settings.generator, GENERATORS, "generator") != "corpus":
+        return
+    if shares_texts(private, public_texts(settings), embedder):
+        raise PrivacyError(
+            f"the corpus {settings.generator.partition(':')[2]} holds at least one private record, and is published as "
+            "it is; name one that was made without the private data, or say corpus_may_share if the owner of the data "
+            "agrees, as where records are so short that others have written the same"
         )
 
 

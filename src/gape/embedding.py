@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gape.assembly import embedder_identity, make_embedder
-from gape.data.records import choose_columns, open_table, record_name, record_text
+from gape.assembly import make_embedder
+from gape.data.records import choose_columns, name_readers, open_table, record_text
 from gape.data.tables import reading, shown
 from gape.embedders.privacy import require_private_embedding
 from gape.errors import InputError, RunError
@@ -55,7 +55,7 @@ def embed_texts(
             f"{settings.embedder} makes {width} numbers of a text, not {rows.width}; name that of the vectors"
         )
     ledger = settings.ledger or (None if source is not None else settings.data + LEDGER_SUFFIX)
-    origin = Origin(rows.source, rows.columns, settings.embedder, embedder_identity(embedder), ledger)
+    origin = Origin(rows.source, rows.columns, settings.embedder, repr(embedder), ledger)
     if (path / MANIFEST).exists():
         whole = VectorFolder(path)
         _refuse_other_origin(path, whole.manifest.origin, origin)
@@ -184,15 +184,15 @@ def _batch(
 ) -> _Batch:
     """Check the cells of rows, each with where it is, as `load_texts` does; leave out those whose text is blank."""
     has_text = points is None or settings.text is not None
-    first = int(has_text)  # of the columns that hold names
+    first, readers = int(has_text), name_readers(settings.label, settings.user)  # the columns that hold names
     kept, texts, names = [], list[str](), list[list[str]]()
     for place, (where, cells) in enumerate(rows):
         text = record_text(cells[0], where) if has_text else ""
         if text is not None:
             kept.append(place)
             texts.append(text)
-            pairs = zip(cells[first:], chosen[first:], strict=True)
-            names.append([record_name(cell, where, column) for cell, column in pairs])
+            named = zip(readers, cells[first:], chosen[first:], strict=True)
+            names.append([read(cell, where, column) for read, cell, column in named])
     labels = None if settings.label is None else [row[0] for row in names]
     users = None if settings.user is None else [row[-1] for row in names]
     contents = list(record_contents(texts, users))

@@ -74,11 +74,17 @@ def locked(lock: Path, folder: Path) -> Iterator[None]:
 
 
 def refuse_links(folder: Path) -> None:
-    """Refuse a folder with a symbolic link anywhere below it: what is read and written there must be there."""
+    """Refuse a folder with anything below it but files and folders: what is read and written there must be there.
+
+    A symbolic link leads elsewhere, and a pipe waits for ever for whoever would write to it.
+    """
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            if (path := Path(place) / name).is_symlink():
+            path = Path(place) / name
+            if path.is_symlink():
                 raise RunError(f"{path} is a symbolic link, which no run makes; put the file itself there")
+            if not (path.is_file() or path.is_dir()):
+                raise RunError(f"{path} is neither a file nor a folder, which no run makes; remove it")
 
 
 def write_json(path: Path, value: Any, *, mode: int | None = None) -> None:  # whatever JSON can hold

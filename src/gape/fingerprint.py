@@ -17,6 +17,11 @@ def dataset_fingerprint(records: Iterable[bytes], salt: bytes) -> str:
     return hashlib.blake2b(b"".join(digests), key=salt, digest_size=32).hexdigest()
 
 
+def text_digest(text: str) -> bytes:
+    """Identify a text, whatever its case and its blanks."""
+    return hashlib.blake2b(" ".join(text.casefold().split()).encode(errors="surrogatepass"), digest_size=16).digest()
+
+
 def points_digest(points: Points) -> str:
     """Identify candidates by their embeddings, order included."""
     shape = np.array(points.shape, dtype="<i8").tobytes()

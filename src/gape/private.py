@@ -1,5 +1,6 @@
 """The private side of a run: what its records are, how they are opened, known to the ledger, and vote."""
 
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -8,8 +9,10 @@ from gape.cluster import RayElectorate
 from gape.clustering import assign, k_means
 from gape.data import Records, Schema, load_rows, load_texts
 from gape.errors import InputError
+from gape.fingerprint import text_digest
+from gape.protocols import Embedder
 from gape.settings import Settings
-from gape.types import Points
+from gape.types import Points, as_samples
 from gape.voting.electorate import LocalElectorate
 from gape.voting.store import VectorFolder, dataset_digest, is_vector_folder, record_contents, record_digest, salted
 
@@ -48,6 +51,16 @@ def text_fingerprint(private: Private, salt: bytes) -> str:
         return private.fingerprint(salt)
     contents = private.contents or record_contents(private.texts, private.users)
     return salted(dataset_digest(map(record_digest, contents)), salt)
+
+
+def shares_texts(private: Private, public: Sequence[str], embedder: Callable[[], Embedder]) -> bool:
+    """Whether a private record is among public texts: by case-blind content, or of vectors on disk by the embedding."""
+    if isinstance(private, VectorFolder):
+        return private.holds_any(embedder().embed(as_samples(list(public))))
+    digests = frozenset(map(text_digest, public))
+    if isinstance(private, RayElectorate):
+        return private.holds_any(digests)
+    return any(text_digest(text) in digests for text in private.texts)
 
 
 def unit_of(private: Private) -> str:

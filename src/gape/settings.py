@@ -45,7 +45,7 @@ LOCAL, RAY = "local", "ray"
 ENGINES = (LOCAL, RAY, f"{RAY}:ADDRESS")
 
 # What whoever owns the data agrees to. No file and no folder can agree: every process is told anew.
-CONSENTS = frozenset({"private_text_may_leave", "exact_votes_may_leave"})
+CONSENTS = frozenset({"private_text_may_leave", "exact_votes_may_leave", "corpus_may_share"})
 # May differ between the parts of one run: they change neither what is asked nor what is released.
 OPERATIONAL = CONSENTS | frozenset(
     {"data", "ledger", "budget_epsilon", "labels_are_public"}
@@ -145,6 +145,13 @@ class Settings:
         group="Generator",
         text="The owner of the data agrees that a service that writes is asked to vary texts chosen by votes without "
         "privacy: with epsilon inf, separation private-kmeans, and in `gape compare`. Never stored.",
+    )
+
+    corpus_may_share: bool = _said(
+        default=False,
+        group="Generator",
+        text="The owner of the data agrees that a corpus is published although some of its texts or rows are private "
+        "records too. Never stored.",
     )
 
     embedder: str = _said("minilm", "Embedder", "What compares texts: minilm or st:MODEL, both here, or openai:MODEL.")

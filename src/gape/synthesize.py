@@ -15,6 +15,7 @@ from gape.assembly import (
     make_electorate,
     make_embedder,
     make_plan,
+    refuse_shared_corpus,
     require_embedder,
     resolved,
     workers_of,
@@ -190,6 +191,7 @@ def _run(
     require_votes_may_leave(settings)
     embedder = make_embedder(settings)
     require_embedder(private, embedder)
+    refuse_shared_corpus(settings, private, lambda: embedder)
     with _writer(settings, folder.answers) as bare, closing(folder.open_ledger(settings, plan, private)) as ledger:
         cached = Cached(embedder, max(CACHED, plan.candidates))  # of public texts alone
         what = "texts" if settings.schema is None else "rows"

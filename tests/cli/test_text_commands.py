@@ -198,7 +198,7 @@ def test_an_interrupt_before_anything_is_kept_promises_nothing(
     with pytest.raises(Exit) as ended, resumable(tmp_path / "run"):
         raise KeyboardInterrupt
     assert ended.value.exit_code == 130
-    assert capsys.readouterr().err == "stopped; nothing was written yet: the same command begins anew\n"
+    assert capsys.readouterr().err == "stopped; nothing was written yet: the same command starts again\n"
 
 
 def test_names_with_brackets_are_shown_whole(here: Path) -> None:

@@ -124,6 +124,13 @@ class TestTheSameAsInOneProcess:
         assert gape("resume", "run", "--engine", "local").stdout == done.stdout
         assert not any(canary in done.output for canary in CANARIES)
 
+    def test_a_corpus_that_shares_a_record_of_a_worker_is_refused(self, data: Path) -> None:
+        corpus = write_corpus(data.parent / "shared.txt")
+        corpus.write_text(corpus.read_text() + private_rows()[41]["review"].upper() + "\n")
+        with pytest.raises(PrivacyError, match="holds at least one private record"):
+            apart(data, "run", generator=f"corpus:{corpus}", **RAY)
+        assert not (data.parent / "run").exists()
+
     def test_what_a_worker_refuses_is_said_and_nothing_is_left(self, data: Path) -> None:
         with pytest.raises(InputError, match=r"on worker \d: .* has no column 'none'"):
             run_text(chosen(data, text="none", **RAY), data.parent / "run")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from faulty_server import FORBIDDEN, FaultyServer, vector_of
+from gape.embedders.cached import Cached
 from gape.embedders.identity import IdentityEmbedder
 from gape.embedders.openai import OpenAIEmbedder
 from gape.embedders.privacy import require_private_embedding
@@ -63,7 +64,7 @@ def test_fixed_width_text_arrays_are_texts(serve: Callable[..., FaultyServer]) -
 
 
 def test_a_text_without_an_embedding_is_an_error_that_does_not_repeat_it(serve: Callable[..., FaultyServer]) -> None:
-    with pytest.raises(ServiceError, match="1 of 2 batches") as refused:
+    with pytest.raises(ServiceError, match="1 of 2 requests") as refused:
         reach(serve()).embed(texts("a", "b", "c", f"here is {FORBIDDEN}"))
     assert FORBIDDEN not in str(refused.value)
 
@@ -85,6 +86,21 @@ def test_caps_hold_here_too(serve: Callable[..., FaultyServer]) -> None:
 def test_batches_need_a_size() -> None:
     with pytest.raises(InputError, match="batch must be at least 1"):
         OpenAIEmbedder(model="tiny", batch=0)
+
+
+def test_a_private_text_is_alone_in_its_request(serve: Callable[..., FaultyServer]) -> None:
+    server = serve()
+    embedder = OpenAIEmbedder(model="tiny", base_url=server.url)
+    embedder.embed(SOME)
+    assert [len(body["input"]) for body in server.bodies] == [1] * len(SOME)
+    server.bodies.clear()
+    Cached(embedder).embed(SOME)  # of candidates, which are public
+    assert [len(body["input"]) for body in server.bodies] == [len(SOME)]
+
+
+def test_a_service_is_known_by_its_model_and_address_alone() -> None:
+    first, other = (OpenAIEmbedder(model="tiny", concurrency=n, private_text_may_leave=n > 1) for n in (1, 9))
+    assert repr(first) == repr(other) == repr(first.for_public_texts())
 
 
 def test_private_text_leaves_the_machine_only_by_consent() -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import resource
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ import pytest
 from contracts.language_model import LanguageModelContract
 from faulty_server import FORBIDDEN, PASSING, REFUSALS, FaultyServer, answer_to
 from gape.errors import GapeError, InputError, ServiceError, SpendingError
+from gape.language.http import Again
 from gape.language.openai import OpenAIModel
 from gape.language.request import LanguageModel, Request
 
@@ -114,6 +116,24 @@ def test_a_refusal_costs_its_one_sample(serve: Callable[..., FaultyServer]) -> N
     assert len(server.bodies) == 100  # none of them is tried again
     assert len(answers) == 100 - server.failed.total()
     assert answers.items() <= right(requests).items()
+
+
+@pytest.mark.parametrize("fault", ["bomb", "flood"])
+def test_an_answer_without_end_is_cut_off_and_asked_for_again(serve: Callable[..., FaultyServer], fault: str) -> None:
+    server, requests = serve(fault, rate=1.0, relents=1), prompts(3, max_tokens=50)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert texts(reach(server, timeout=30.0), requests) == right(requests)
+    assert server.failed[fault] == 3
+    assert server.flooded < 100 * 2**20  # what is cut off, and what lay in the buffers of sockets meanwhile
+    if fault == "flood":
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most < 64 * 2**10
+
+
+def test_an_answer_of_more_tokens_than_asked_for_is_refused(serve: Callable[..., FaultyServer]) -> None:
+    job = reach(serve())._job(Request("Hello.", max_tokens=2))
+    answer = {"choices": [{"message": {"content": "word " * 100}, "finish_reason": "stop"}]}
+    with pytest.raises(Again, match="more tokens than were asked for"):
+        job.read(answer, job.most)
 
 
 def test_the_service_says_after_how_many_seconds_to_come_back(serve: Callable[..., FaultyServer]) -> None:

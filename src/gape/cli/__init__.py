@@ -6,6 +6,7 @@ import typer
 
 from gape import __version__
 from gape.cli import audit, compare, demo, diagnose, embed, evaluate, models, privacy, report, runs, text
+from gape.cli.shared import output
 
 # Tracebacks must never show local variables: some hold private data.
 app = typer.Typer(
@@ -38,7 +39,7 @@ app.command("diagnose", rich_help_panel="To look around")(diagnose.diagnose_gene
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  (typer calls it so)
     if wanted:
-        typer.echo(f"gape {__version__}")
+        output().print(f"gape {__version__}", markup=False)
         raise typer.Exit
 
 

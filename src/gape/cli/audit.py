@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from gape.audit import CONFIDENCE, Attack, Check, PlanAudit, RunAudit, audit_plan, audit_run
-from gape.cli.shared import errors_in_one_line, in_words, output
+from gape.cli.shared import errors_in_one_line, in_words, notes, output
 from gape.errors import InputError
 from gape.plan import Plan
 from gape.privacy.accounting import Neighbours, stated
@@ -64,7 +64,7 @@ def audit(
     plan = books.plan if books else _plan(given)
     attack = _attack(plan, trials) if books is None or trials is not None else None
     if json:
-        typer.echo(dumps({"books": _of_books(books), "attack": _of_attack(attack)}, indent=2))
+        output().print(dumps({"books": _of_books(books), "attack": _of_attack(attack)}, indent=2), markup=False)
     else:
         _print(output(), books, attack)
     if not all(each.passed for each in (books, attack) if each is not None):
@@ -79,7 +79,7 @@ def _plan(given: dict[str, Any]) -> Plan:
 
 
 def _attack(plan: Plan, trials: int | None) -> PlanAudit:
-    terminal = Console(stderr=True)
+    terminal = notes()
     columns = (TextColumn("Attacking"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=terminal, transient=True) if terminal.is_terminal else nullcontext() as bar:
         task = bar.add_task("", total=None) if bar else None

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from gape.cli.flags import takes_settings
 from gape.cli.models import fetch_missing
-from gape.cli.shared import INTERRUPTED, errors_in_one_line, output
+from gape.cli.shared import INTERRUPTED, errors_in_one_line, notes, output, say
 from gape.compare import MARK, Comparison, Moment, held_out
 from gape.compare.results import in_words, label_of
 from gape.compare.texts import EPSILONS, METHODS, SEEDS, Scoring, compare_texts
@@ -88,14 +88,14 @@ def _goes_on(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"stopped; finished cells are kept in {folder}: the same command goes on from here", err=True)
+        say(f"stopped; finished cells are kept in {folder}: the same command goes on from here")
         raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager
 def _watching() -> Iterator[Callable[[Moment], None]]:
     """Show how far it is on standard error: a bar in a terminal, a line for every finished cell elsewhere."""
-    terminal = Console(stderr=True, highlight=False, soft_wrap=True)
+    terminal = notes()
     if not terminal.is_terminal:
         last = ""
 

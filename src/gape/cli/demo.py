@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from gape.cli.live import watching
-from gape.cli.shared import errors_in_one_line, print_statement
+from gape.cli.shared import errors_in_one_line, notes, output, print_statement
 from gape.demos.clusters import DemoResult, run_clusters
 from gape.demos.questions import RUN, TextDemo, run_questions
 from gape.privacy.accounting import stated
@@ -34,7 +34,7 @@ def demo(
 
     The questions are public domain and play the private data, so that the figure may show them.
     """
-    console = Console(highlight=False)
+    console = output()
     if clusters:
         _clusters(console, out, epsilon, seed)
         return
@@ -61,7 +61,7 @@ def _print_texts(console: Console, out: Path, made: TextDemo) -> None:
 
 def _clusters(console: Console, out: Path, epsilon: float, seed: int) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    terminal = Console(stderr=True)
+    terminal = notes()
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("Starting", total=_METHODS * _ROUNDS)
 

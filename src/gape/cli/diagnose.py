@@ -15,7 +15,7 @@ from rich.table import Table
 from gape.assembly import make_embedder, variations_of
 from gape.cli.flags import takes_settings
 from gape.cli.models import fetch_missing
-from gape.cli.shared import errors_in_one_line, output
+from gape.cli.shared import errors_in_one_line, notes, output
 from gape.diagnostics import Diagnosis, Estimate, diagnose
 from gape.embedders.cached import Cached
 from gape.embedders.privacy import require_private_embedding
@@ -54,7 +54,7 @@ def diagnose_generator(
     targets = _targets(settings, embedder) if settings.data else None
     out.mkdir(parents=True, exist_ok=True, mode=0o700)
     cached = Cached(embedder)
-    terminal = Console(stderr=True)
+    terminal = notes()
     columns = (TextColumn("Varying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     answers = out / "answers.sqlite"
     with (

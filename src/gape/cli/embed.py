@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from gape.cli.flags import takes_some_settings
 from gape.cli.models import WEIGHTS, fetch_visibly
-from gape.cli.shared import INTERRUPTED, errors_in_one_line, output
+from gape.cli.shared import INTERRUPTED, errors_in_one_line, notes, output, say
 from gape.embedding import embed_texts
 from gape.settings import Settings
 
@@ -72,14 +71,14 @@ def _goes_on(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"stopped; what is in {folder} is kept: the same command goes on from here", err=True)
+        say(f"stopped; what is in {folder} is kept: the same command goes on from here")
         raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager
 def _watching() -> Iterator[Callable[[int], None]]:
     """Show how many records are embedded, on standard error; how many there are is known only at the end."""
-    terminal = Console(stderr=True, highlight=False, soft_wrap=True)
+    terminal = notes()
     if not terminal.is_terminal:
         last = time.monotonic()
 

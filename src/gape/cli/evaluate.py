@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gape.cli.shared import errors_in_one_line, output
+from gape.cli.shared import errors_in_one_line, notes, output
 from gape.errors import InputError
 from gape.evaluate import MARK, Evaluation, Measure, Scoring
 from gape.evaluate import evaluate as evaluate_texts
@@ -56,7 +56,7 @@ def evaluate(
     How much of the private data the texts reach, what they are like as texts, and whether they repeat records. Give
     records held out from the run to score by: those that voted are nearer to what they chose.
     """
-    terminal = Console(stderr=True, highlight=False)
+    terminal = notes()
     with terminal.status("Reading") as status:
         found = evaluate_texts(
             synthetic,

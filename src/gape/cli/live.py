@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from gape.cli.shared import in_words
+from gape.cli.shared import in_words, notes
 from gape.progress import Progress
 from gape.run_folder import VersionWarning
 
@@ -18,7 +18,7 @@ from gape.run_folder import VersionWarning
 @contextmanager
 def watching() -> Iterator[Callable[[Progress], None]]:
     """Show what is reported to the function given, on standard error, and in a line of its own what a run warns of."""
-    terminal = Console(stderr=True, highlight=False, soft_wrap=True)
+    terminal = notes()
     with _noting(terminal), _showing(terminal) as show:
         yield show
 

@@ -3,11 +3,10 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
-from gape.cli.shared import errors_in_one_line, output
+from gape.cli.shared import errors_in_one_line, notes, output
 from gape.errors import InputError
 from gape.settings import Settings
 from gape.weights import KNOWN, MINILM, SMOLLM2, Weights, cache_folder
@@ -55,7 +54,7 @@ def fetch_missing(settings: Settings) -> None:
 
 def fetch_visibly(weights: Weights, *, verify: bool = False) -> None:
     """Fetch a model if it is not here, showing how far that is."""
-    terminal = Console(stderr=True)
+    terminal = notes()
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task(f"Fetching {weights.name}", total=weights.size, visible=False)

@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gape.cli.shared import errors_in_one_line, output
+from gape.cli.shared import errors_in_one_line, notes, output
 from gape.report import Embedding, write_report
 
 
@@ -33,7 +32,7 @@ def report(
     The page stands alone, asks nothing of any network, and holds synthetic data, noisy votes and public settings, so it
     may be published with the run. With --internal it shows private points as well, and may not.
     """
-    terminal = Console(stderr=True)
+    terminal = notes()
     columns = (TextColumn("Embedding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("", total=None)

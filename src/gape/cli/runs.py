@@ -6,13 +6,12 @@ from shlex import quote
 from typing import Annotated, Any, get_args
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from gape.cli.flags import takes_changes
-from gape.cli.shared import errors_in_one_line, output
+from gape.cli.shared import errors_in_one_line, notes, output
 from gape.errors import InputError
 from gape.expand import expand as expand_run
 from gape.export import Format
@@ -79,7 +78,7 @@ def expand(
     chosen, destination = _destination(run, out, format)
     if destination.exists():
         raise InputError(f"{destination} exists and nothing is overwritten; remove it or name another destination")
-    terminal = Console(stderr=True)
+    terminal = notes()
     columns = (TextColumn("Writing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("", total=count)

@@ -1,13 +1,15 @@
 """What the commands share: errors in one line, consoles, words for numbers."""
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from gape.errors import DeviceError, GapeError, ServiceError, SpendingError
 from gape.privacy.statement import PrivacyStatement
@@ -15,9 +17,38 @@ from gape.privacy.statement import PrivacyStatement
 INTERRUPTED = 130
 
 
+# Characters that a terminal obeys instead of showing them, but for tabs and line ends: controls, and those that turn
+# the direction of what follows.
+_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+class Terminal(Console):
+    """A console on which texts from anywhere are shown and never obeyed."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render as usual, with a replacement character for each that a terminal would obey."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=visible(segment.text))
+
+
+def visible(text: str) -> str:
+    """Return a text without characters that a terminal obeys."""
+    return _OBEYED.sub("\ufffd", text)
+
+
 def output() -> Console:
     """Where results go."""
-    return Console(highlight=False, soft_wrap=True)
+    return Terminal(highlight=False, soft_wrap=True)
+
+
+def notes() -> Console:
+    """Where progress and remarks go: standard error."""
+    return Terminal(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say(message: str) -> None:
+    """Print a line on standard error."""
+    typer.echo(visible(message), err=True)
 
 
 @contextmanager
@@ -31,7 +62,7 @@ def errors_in_one_line() -> Iterator[None]:
         place = f" at {error.filename}" if error.filename else ""
         fail(f"{error.strerror or error}{place}; use another folder or make room")
     except KeyboardInterrupt:
-        typer.echo("interrupted; what was released before stays charged", err=True)
+        say("interrupted; what was released before stays charged")
         raise typer.Exit(INTERRUPTED) from None
     except (typer.Exit, typer.Abort):
         raise
@@ -42,7 +73,7 @@ def errors_in_one_line() -> Iterator[None]:
 
 def fail(message: str) -> None:
     """Print an error and end with code 1."""
-    typer.echo(f"error: {message}", err=True)
+    say(f"error: {message}")
     raise typer.Exit(1) from None
 
 
@@ -53,10 +84,7 @@ def resumable(folder: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         goes_on = f"all that was done is kept: `gape resume {quote(str(folder))}` goes on from here"
-        typer.echo(
-            f"stopped; {goes_on if _begun(folder) else 'nothing was written yet: the same command begins anew'}",
-            err=True,
-        )
+        say(f"stopped; {goes_on if _begun(folder) else 'nothing was written yet: the same command starts again'}")
         raise typer.Exit(INTERRUPTED) from None
     except (ServiceError, DeviceError) as error:
         then = f"`gape resume {quote(str(folder))}` goes on" if _begun(folder) else "repeat the command"

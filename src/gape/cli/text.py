@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gape.advice import ENGINES, MOST_SAMPLES, Outlook, outlook, round_cost
-from gape.assembly import make_plan, resolved, variations_of
+from gape.assembly import make_embedder, make_plan, refuse_shared_corpus, resolved, variations_of
 from gape.cli.flags import takes_changes, takes_settings
 from gape.cli.live import watching
 from gape.cli.models import fetch_missing, models_of
@@ -54,6 +54,8 @@ def plan(
         return
     private = open_private(settings)
     settings = resolved(settings, private)
+    if not isinstance(private, VectorFolder):  # whose texts would have to be embedded first
+        refuse_shared_corpus(settings, private, lambda: make_embedder(settings))
     chosen = make_plan(settings)
     embedded = isinstance(private, VectorFolder)
     expected = outlook(chosen, units_of(private), describe_writer(settings), cores=cores(), embedded=embedded)
@@ -87,7 +89,7 @@ def run(
 @errors_in_one_line()
 @takes_changes(
     *("data", "ledger", "engine", "workers", "generator", "prompts", "base_url", "key_variable", "key_file"),
-    *("concurrency", "max_cost", "max_tokens_total", "exact_votes_may_leave"),
+    *("concurrency", "max_cost", "max_tokens_total", "exact_votes_may_leave", "corpus_may_share"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "private_text_may_leave"),
 )
 def resume(

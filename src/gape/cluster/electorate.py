@@ -139,6 +139,14 @@ class RayElectorate:
             total += np.concatenate(counted)
         return total
 
+    def holds_any(self, public: frozenset[bytes]) -> bool:
+        """Whether a text of any worker is among public ones, given by `text_digest`."""
+        given = self._ray.put(public)
+        found = self._crew.each(
+            "holds_any", {number: (given, *self._known(number)) for number in range(len(self._shards))}
+        )
+        return any(answer for answers in found.values() for answer in answers)
+
     def cast(self, votes_per_unit: int, votes_per_record: int) -> None:
         """Have so many votes cast in every round from now on."""
         records_speaking(votes_per_unit, votes_per_record, one_each=not self._held[0].has_units)

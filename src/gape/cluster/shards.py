@@ -28,6 +28,7 @@ class Block:
     contents: Callable[[], Iterator[bytes]] = field(repr=False)  # n: what the ledger knows each by
     files: tuple[bytes, ...] = field(repr=False)  # digests of the files, with the records that other workers take
     salted: bool  # whether the ledger's salt goes into the digest of each record, or into that of all of them
+    texts: Sequence[str] = field(default=(), repr=False)  # (n,): none of vectors
 
     def __reduce__(self) -> Any:
         raise PrivacyError("private records stay with the worker that read them; send what was counted instead")
@@ -87,9 +88,8 @@ class TextShard:
         else:
             points = embedder.embed(texts)
         units = None if users is None else users.tolist()
-        return Block(
-            points, units, lambda: record_contents(texts, users), tuple(map(_file_digest, files)), salted=False
-        )
+        digests = tuple(map(_file_digest, files))
+        return Block(points, units, lambda: record_contents(texts, users), digests, salted=False, texts=texts)
 
 
 @dataclass(frozen=True)

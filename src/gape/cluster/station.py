@@ -7,6 +7,7 @@ from typing import NamedTuple
 from gape.cluster.crew import Worker
 from gape.cluster.shards import Block, Shard
 from gape.errors import RunError
+from gape.fingerprint import text_digest
 from gape.types import Counts, Points
 from gape.voting.electorate import LocalElectorate
 from gape.voting.nearest import check_points
@@ -36,7 +37,7 @@ class Votes(NamedTuple):
 class Station(Worker):
     """Reads its shard when it is first asked, and again after it was started again.
 
-    Out go counts, digests, and the numbers of a `Holding`.
+    Out go counts, digests, the numbers of a `Holding`, and whether a public text is private too.
     """
 
     def __init__(self, shard: Shard) -> None:
@@ -79,6 +80,11 @@ class Station(Worker):
             named = block.contents() if of == "records" else (name.encode() for name in set(block.units or ()))
             self._sorted = (of, under), sorted(_digest(name, under) for name in named)
         return b"".join(self._sorted[1][first : first + most])
+
+    def holds_any(self, public: frozenset[bytes], salt: bytes, known: Holding) -> bool:
+        """Say whether a text of the shard is among public ones, given by their digests."""
+        self._same(salt, known)
+        return any(text_digest(text) in public for text in self._read().texts)
 
     def _read(self) -> Block:
         if self._block is None:

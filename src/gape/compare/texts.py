@@ -11,13 +11,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from gape.advice import usual_delta
-from gape.assembly import candidate_embedder, embedder_identity, make_embedder, make_plan, resolved
+from gape.assembly import candidate_embedder, make_embedder, make_plan, refuse_shared_corpus, resolved
 from gape.compare import Comparison, Grid, Method, Moment, Parts, Study, compare
 from gape.compare.folder import CompareFolder
 from gape.compare.grid import check_scoring
 from gape.data import Records, Schema
 from gape.embedders.cached import CACHED, Cached
-from gape.embedders.privacy import for_public_texts, require_private_embedding
+from gape.embedders.privacy import require_private_embedding
 from gape.embedders.watched import watched
 from gape.errors import InputError
 from gape.labels import labelled
@@ -121,6 +121,7 @@ def compare_texts(
     require_votes_may_leave(settings, "votes whose noise can be repeated")
     scoring = scoring or Scoring()
     records = read_records(settings, source)
+    refuse_shared_corpus(settings, records, lambda: make_embedder(settings))
     chosen = _common(settings, records, tuple(epsilons), scoring)
     named = _methods(chosen, methods, by_noise=votes_suit_noise(settings))
     grid = Grid(named, tuple(map(float, epsilons)), tuple(range(chosen.seed, chosen.seed + seeds)))
@@ -214,13 +215,12 @@ def _parts(settings: Settings, records: Records, answers: Path, watch: _Watch, a
     """Load models and embed the private texts, once; `at_once` candidates may wait to be scored."""
     embedder = make_embedder(settings)
     require_private_embedding(embedder)
-    faster = watched(for_public_texts(embedder), watch.embedded)
-    private = _embedded(settings, records, faster)  # nothing here is private any more
+    private = _embedded(settings, records, watched(embedder, watch.embedded))
     with remembering(make_model(settings, answers), answers, Listener(lambda _: None, watch.answered)) as model:
         prompts = make_prompts(settings, model)
         units = None if records.users is None else records.users.tolist()
         cached = Cached(embedder, min(max(CACHED, at_once), _MOST_CACHED))
-        made_by = {"embedder": embedder_identity(embedder)} | ({} if model is None else {"model": model.name})
+        made_by = {"embedder": repr(embedder)} | ({} if model is None else {"model": model.name})
         yield Parts(private, cached, TextBuilder(settings, prompts), model, units, made_by)
 
 

@@ -177,13 +177,15 @@ def _first_bad_byte(raw: Any, decoder: codecs.IncrementalDecoder) -> int:
 def _folder(path: Path) -> Table:
     with reading(path.name):
         files = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
+        inside = sorted((path / "data").glob("*.parquet"))
+        _refuse_links(path, [*files, *inside])
     if path / "dataset_dict.json" in files:
         splits = shown([entry.name for entry in files if entry.is_dir()])
         raise InputError(f"{path.name} holds several splits of a dataset; give the folder of one of them: {splits}")
     shards = {kind: [entry for entry in files if entry.suffix == kind] for kind in (".arrow", ".parquet", ".txt")}
     if shards[".arrow"]:
         return _saved_dataset(path, shards[".arrow"])
-    if parquet := shards[".parquet"] or sorted((path / "data").glob("*.parquet")):
+    if parquet := shards[".parquet"] or inside:
         kinds = {match[1] for match in map(_SHARD.fullmatch, (entry.name for entry in parquet)) if match}
         if len(kinds) > 1:
             raise InputError(f"{path.name} holds shards of several splits: {shown(sorted(kinds))}; keep those of one")
@@ -191,6 +193,20 @@ def _folder(path: Path) -> Table:
     if texts := shards[".txt"]:
         return Table(path.name, lambda _: ([_whole(*entry)] for entry in enumerate(texts, start=1)), row="file")
     raise InputError(f"{path.name} has no .txt, .parquet or .arrow files; give a folder of those, or a file")
+
+
+def _refuse_links(folder: Path, entries: Sequence[Path]) -> None:
+    """Refuse a folder that leads elsewhere, or waits for whoever would write to it.
+
+    It may come from anybody, and a link in it would have any file of this user read as data, or published as a corpus.
+    """
+    for number, entry in enumerate(entries, start=1):  # the number, because files may be named after people
+        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
+            kind = "a symbolic link" if entry.is_symlink() else "neither a file nor a folder"
+            raise InputError(
+                f"entry {number} of {folder.name}, by name, is {kind}; put the file itself there, as by cp -RL, if you "
+                "trust where it leads"
+            )
 
 
 def _whole(number: int, path: Path) -> str:

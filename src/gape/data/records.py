@@ -2,8 +2,9 @@
 
 import math
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +21,8 @@ from gape.errors import InputError
 from gape.types import as_samples
 
 _HALF_A_PAIR = re.compile("[\ud800-\udfff]")
+_WHOLE = re.compile(r"([+-]?\d{1,40})\.0+")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,8})?")  # which decimal arithmetic does not round
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,10 +53,11 @@ def load_texts(source: object, text: str | None = None, label: str | None = None
 
     `text` may be left out where a single column holds texts. Files are UTF-8, or UTF-16 with its mark. Rows whose
     text is blank or missing are left out and counted. Labels and users become strings, and none may be missing: whose
-    record it is decides what is protected. Half a surrogate pair, which is no character, becomes U+FFFD.
+    record it is decides what is protected. Users are told apart by `record_user`, whatever holds their names. Half a
+    surrogate pair, which is no character, becomes U+FFFD.
     """
     table = open_table(source)
-    chosen = choose_columns(table, text, label, user)
+    chosen, readers = choose_columns(table, text, label, user), name_readers(label, user)
     columns: list[list[str]] = [[] for _ in chosen]
     dropped = 0
     for number, cells in enumerate(table.rows(chosen), start=1):
@@ -62,7 +66,7 @@ def load_texts(source: object, text: str | None = None, label: str | None = None
         if record is None:
             dropped += 1
             continue
-        names = [record_name(cell, where, column) for cell, column in zip(cells[1:], chosen[1:], strict=True)]
+        names = [read(cell, where, column) for read, cell, column in zip(readers, cells[1:], chosen[1:], strict=True)]
         for column, value in zip(columns, [record, *names], strict=True):
             column.append(value)
     if not columns[0]:
@@ -98,7 +102,7 @@ def load_rows(source: object, schema: Schema, user: str | None = None) -> Record
         lines.append(schema.row([cells[places[name]] for name in names], where))
         contents.append("\0".join(map(_content, cells)).encode(errors="surrogatepass"))
         if user is not None:
-            users.append(record_name(cells[places[user]], where, user))
+            users.append(record_user(cells[places[user]], where, user))
     if not lines:
         raise InputError(f"{table.source} holds no rows; give at least one record")
     owners = None if user is None else as_samples(users)
@@ -171,13 +175,29 @@ def record_text(cell: Any, where: str) -> str | None:
 
 
 def record_name(cell: Any, where: str, column: str) -> str:
-    """Return a label or a user as a string, the same for values that are equal."""
+    """Return a label as a string, the same for values that files and frames write differently, such as 7 and "7.0"."""
     if missing(cell) or (isinstance(cell, str) and not cell.strip()):
         raise InputError(f"{where} has nothing in column {column!r}; fill it in, or remove the row")
     if not isinstance(cell, Hashable):
         raise InputError(f"{where} holds {type(cell).__name__} in column {column!r}; use one name or number instead")
     if isinstance(cell, float | np.floating) and float(cell).is_integer():
-        cell = int(cell)  # 7 and 7.0 are one user, who must not become two
+        cell = int(cell)
     if isinstance(cell, Decimal):
         cell = int(cell) if cell == cell.to_integral_value() else cell.normalize()
-    return _HALF_A_PAIR.sub("\ufffd", str(cell))
+    name = _HALF_A_PAIR.sub("\ufffd", str(cell)).strip()
+    return whole[1] if (whole := _WHOLE.fullmatch(name)) else name
+
+
+def record_user(cell: Any, where: str, column: str) -> str:
+    """Return whose record it is, the same for all ways in which a name may be written.
+
+    Case, forms of a character, blanks, and zeros around a number do not tell two users apart: a user who became two
+    would have twice the votes that the noise is for, and two who become one have only fewer.
+    """
+    name = " ".join(unicodedata.normalize("NFKC", record_name(cell, where, column)).casefold().split())
+    return format((Decimal(name) + 0).normalize(), "f") if _NUMBER.fullmatch(name) else name
+
+
+def name_readers(label: str | None, user: str | None) -> list[Callable[[Any, str, str], str]]:
+    """Return what reads the cells behind the text of a record, in their order."""
+    return [record_name] * (label is not None) + [record_user] * (user is not None)

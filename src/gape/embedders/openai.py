@@ -1,6 +1,7 @@
 """Embeddings from an OpenAI-compatible service."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +14,8 @@ from gape.language.spending import Tokens
 from gape.types import Points, Samples
 
 _MARKER_TOKENS = 16  # what an embedding model may add to a text
+_LARGEST = 2**20  # bytes of one embedding as JSON: 16,384 numbers of 64 characters
+_PUBLIC = 64  # texts in one request where none is private
 
 
 @dataclass(kw_only=True)
@@ -21,15 +24,28 @@ class OpenAIEmbedder(Endpoint):
 
     Whoever runs the service reads the texts, and no noise protects them there. Private text is therefore refused
     (see `require_private_embedding`) unless `private_text_may_leave` says that its owner agrees.
+
+    A request holds one text: a service that pads what it computes together would let a private text change the vectors
+    of the others in its request, and so more votes than its own. What a service computes together beyond requests
+    cannot be controlled from here.
     """
 
-    batch: int = 64  # texts in one request
+    batch: int = 1  # texts in one request
     private_text_may_leave: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.batch < 1:
             raise InputError(f"batch must be at least 1, got {self.batch}")
+
+    def __repr__(self) -> str:
+        return f"OpenAIEmbedder(model={self.model!r}, base_url={self.base_url!r})"
+
+    def for_public_texts(self) -> "OpenAIEmbedder":
+        """Return the same service with many texts in a request."""
+        other = copy(self)
+        other.batch = max(self.batch, _PUBLIC)
+        return other
 
     def embed(self, samples: Samples) -> Points:
         """Embed texts, (m,), as float32 rows of length 1, (m, d); all of them, or raise ServiceError."""
@@ -40,7 +56,7 @@ class OpenAIEmbedder(Endpoint):
         rows = dict(self.post("embeddings", jobs))
         if len(rows) < len(jobs):
             raise ServiceError(
-                f"{len(jobs) - len(rows)} of {len(jobs)} batches of texts got no embeddings from {self.base_url}; "
+                f"{len(jobs) - len(rows)} of {len(jobs)} requests got no embeddings from {self.base_url}; "
                 "check that no text is longer than the model takes"
             )
         return np.concatenate([rows[place] for place in range(len(jobs))])
@@ -49,7 +65,7 @@ class OpenAIEmbedder(Endpoint):
         # No tokenizer in use makes more tokens than there are bytes.
         most = Tokens(sum(len(text.encode(errors="replace")) + _MARKER_TOKENS for text in texts))
         body = {"model": self.model, "input": texts, "encoding_format": "float"}
-        return Job(body, most, partial(_read, len(texts)))
+        return Job(body, most, _LARGEST * len(texts), partial(_read, len(texts)))
 
 
 def _read(count: int, content: Any, used: Tokens) -> Points:  # noqa: ARG001  (tokens are of no use here)

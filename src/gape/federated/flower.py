@@ -70,17 +70,26 @@ def client_app(device: Callable[[Context, Secrets], Device]) -> ClientApp:
     """
 
     def answer(message: Message, context: Context) -> Message:
+        # Flower sends the text of an error to the server. What the protocol says is made for that; what anything else
+        # says may name files of the device, or hold private text.
         remembered = context.state.get(_RECORD)
         try:
             own = device(context, Secrets(**dict(remembered)) if remembered else Secrets())
+        except Exception as error:
+            raise _failure(error) from error
+        try:
             reply = own.answer(to_request(dict(message.content[_RECORD])))
         except GapeError:
             raise
-        except Exception as error:  # Flower sends its text to the server, and that text may be private
-            raise ServiceError(f"the device failed with {type(error).__name__}; its own log says more") from error
+        except Exception as error:
+            raise _failure(error) from error
         context.state[_RECORD] = ConfigRecord(own.remembered.to_record())
         return Message(RecordDict({_RECORD: ConfigRecord(to_record(reply))}), reply_to=message)
 
     app = ClientApp()
     app.query("gape")(answer)
     return app
+
+
+def _failure(error: Exception) -> ServiceError:
+    return ServiceError(f"the device failed with {type(error).__name__}; its own log says more")

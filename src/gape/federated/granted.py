@@ -28,8 +28,8 @@ class Granted:
         with self._transaction() as database:
             database.execute("INSERT INTO terms SELECT ? WHERE NOT EXISTS (SELECT * FROM terms)", (self._terms.digest,))
             if database.execute("SELECT digest FROM terms").fetchone() != (self._terms.digest,):
-                raise PrivacyError(
-                    f"{self._path} counts ballots under other terms, and nobody granted both; use the terms it has"
+                raise PrivacyError(  # which the server is sent: it names no path of the device
+                    "this device counts ballots under other terms, and nobody granted both; use the terms it has"
                 )
             (sent,) = database.execute("SELECT count(*) FROM ballots").fetchone()
             if sent >= self._terms.ballots:

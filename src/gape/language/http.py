@@ -49,11 +49,12 @@ class Refused(Exception):  # noqa: N818  (a verdict, not an error)
 
 @dataclass(frozen=True)
 class Job(Generic[T]):
-    """One request: its JSON, the most tokens it can use, and how to read the answer that took so many."""
+    """One request: its JSON, the most tokens it can use, the longest answer, and how to read that."""
 
     body: Mapping[str, Any]
     most: Tokens
-    read: Callable[[Any, Tokens], T]  # may raise Again or Refused
+    largest: int  # bytes of an answer, at most
+    read: Callable[[Any, Tokens], T]  # of what was answered, for so many tokens; may raise Again or Refused
 
 
 @dataclass(kw_only=True)
@@ -158,13 +159,15 @@ class Endpoint:
         try:
             with anyio.fail_after(self.timeout):
                 # Escaped JSON: text that is not valid Unicode must not fail here, with the text in the error.
-                response = await client.post(f"{self.base_url}/{path}", content=json.dumps(job.body).encode())
+                sent = json.dumps(job.body).encode()
+                async with client.stream("POST", f"{self.base_url}/{path}", content=sent) as response:
+                    content = await _received(response, job.largest)
             if response.status_code != httpx.codes.OK:
                 used = Tokens()
-                raise self._verdict(response)
-            content = response.json()
-            used = _tokens(content, job.most)
-            return job.read(content, used)
+                raise self._verdict(response, content)
+            answer = json.loads(content)
+            used = _tokens(answer, job.most)
+            return job.read(answer, used)
         except httpx.ConnectError:
             used = Tokens()
             raise Again("no connection") from None
@@ -172,13 +175,13 @@ class Endpoint:
             raise Again(f"no answer within {self.timeout:g} seconds") from None
         except httpx.HTTPError as error:
             raise Again(f"a broken connection ({type(error).__name__})") from None
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise Again("an answer that is not of the OpenAI format") from None
         finally:
             self._meter.settle(job.most, used)
 
-    def _verdict(self, response: httpx.Response) -> Exception:
-        status, code = response.status_code, _error_code(response)
+    def _verdict(self, response: httpx.Response, content: bytes) -> Exception:
+        status, code = response.status_code, _error_code(content)
         said = f"status {status} ({code})" if code else f"status {status}"
         if status in {401, 403}:
             state = "wrong or not entitled to this model" if self._key() else "missing"
@@ -211,6 +214,7 @@ class Endpoint:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=self.concurrency)
         client = httpx.AsyncClient(limits=limits, timeout=None)  # noqa: S113  (see fail_after)
         client.headers["Content-Type"] = "application/json"
+        client.headers["Accept-Encoding"] = "identity"  # what unpacks can unpack to anything
         if self._key():
             # Checked here, since HTTP libraries quote a header that they cannot send. No variable holds the key:
             # some tracebacks show them.
@@ -270,12 +274,24 @@ def _tokens(content: Any, most: Tokens) -> Tokens:
     return Tokens(*(told if isinstance(told, int) and told >= 0 else bound for told, bound in counts))
 
 
-def _error_code(response: httpx.Response) -> str:
+async def _received(response: httpx.Response, largest: int) -> bytes:
+    """Read an answer as it comes, and no more of it than it may be."""
+    if response.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
+        raise Again("a compressed answer, which was not asked for")
+    received = bytearray()
+    async for some in response.aiter_raw():
+        received += some
+        if len(received) > largest:
+            raise Again(f"an answer of more than {largest:,} bytes, which is longer than was asked for")
+    return bytes(received)
+
+
+def _error_code(content: bytes) -> str:
     """The service's word for what is wrong; only a plain word, as messages may repeat prompts and keys."""
     try:
-        error = response.json()["error"]
+        error = json.loads(content)["error"]
         words = [error.get("code"), error.get("type")]
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return ""
     return next((word for word in words if isinstance(word, str) and re.fullmatch(r"[a-z_]{1,40}", word)), "")
 

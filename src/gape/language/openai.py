@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from gape.errors import InputError
@@ -11,6 +12,9 @@ from gape.language.request import Completion, Request
 from gape.language.spending import Tokens
 
 _TEMPLATE_TOKENS = 128  # what a chat template may add to a prompt, system message included
+_LONGEST_TOKEN = 64  # characters: few tokens have more than 16
+_AS_JSON = 12  # bytes of a character, at most
+_AROUND = 2**18  # bytes of an answer beside its text, such as what a model was thinking
 
 
 @dataclass(kw_only=True)
@@ -62,14 +66,18 @@ class OpenAIModel(Endpoint):
         }
         # No tokenizer in use makes more tokens than there are bytes.
         most = Tokens(len(request.prompt.encode(errors="replace")) + _TEMPLATE_TOKENS, request.max_tokens)
-        return Job({name: value for name, value in body.items() if value is not None}, most, _read)
+        longest = request.max_tokens * _LONGEST_TOKEN
+        given = {name: value for name, value in body.items() if value is not None}
+        return Job(given, most, _AROUND + _AS_JSON * longest, partial(_read, longest))
 
 
-def _read(content: Any, used: Tokens) -> Completion:
+def _read(longest: int, content: Any, used: Tokens) -> Completion:
     choice = content["choices"][0]
     text, reason = choice["message"].get("content") or "", choice.get("finish_reason")
     if reason == "content_filter" or choice["message"].get("refusal"):
         raise Refused("a refusal", harmless=True)
     if not isinstance(text, str) or not text.strip():
         raise Again("an empty answer")
+    if len(text) > longest:
+        raise Again("an answer of more tokens than were asked for")
     return Completion(text, used.prompt, used.completion, finished=reason != "length")

@@ -29,8 +29,11 @@ from numpy.typing import DTypeLike
 
 from gape.errors import InputError, PrivacyError, RunError
 from gape.ownership import is_sealed, seal
+from gape.types import Points
 from gape.values import brief
 
+_PAIRS = 2**23  # of a vector on disk and a given one, compared at once
+_ROUGHLY, _ROUNDING = 1e-4, 1e-4  # of squares of lengths, and of lengths: what rounding, and batches, may change
 FORMAT = 1
 MANIFEST, PARTIAL = "gape-vectors.json", "partial"
 LABELS, UNITS = "labels.npy", "units.npy"
@@ -175,6 +178,22 @@ class VectorFolder:
     def fingerprint(self, salt: bytes) -> str:
         """Identify the dataset under a salt: its records, with their users, in any order."""
         return salted(bytes.fromhex(self.manifest.dataset), salt)
+
+    def holds_any(self, points: Points) -> bool:
+        """Whether one of these vectors, (m, d), is among those of the folder, up to rounding."""
+        rows = max(1, _PAIRS // max(1, len(points)))
+        sizes = np.square(points).sum(axis=1)
+        for shard in self.shards:
+            vectors = np.memmap(self.path / shard.name, "<f4", "r", offset=HEADER, shape=shard.shape)
+            for first in range(0, len(vectors), rows):
+                some = np.asarray(vectors[first : first + rows])
+                scale = np.square(some).sum(axis=1)[:, None] + sizes
+                near = scale - 2 * (some @ points.T) < _ROUGHLY * scale  # the product has lost some digits
+                mine, theirs = np.nonzero(near)
+                apart = np.linalg.norm(some[mine].astype(np.float64) - points[theirs], axis=1)
+                if (apart <= _ROUNDING * np.sqrt(scale[mine, theirs])).any():
+                    return True
+        return False
 
     def _check(self, part: Part) -> None:
         file = self.path / part.name
