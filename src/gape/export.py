@@ -6,13 +6,14 @@ import json
 import os
 import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, get_args
 
 import pyarrow as pa
 
 from gape.errors import InputError
-from gape.files import holds_rows, samples_to_columns, table_bytes, write_atomically
+from gape.files import holds_rows, json_bytes, samples_to_columns, table_bytes, write_atomically
 from gape.privacy.accounting import stated
 from gape.privacy.statement import PrivacyStatement
 from gape.record import RunRecord, read_finished
@@ -83,7 +84,7 @@ def export(
     if rows is not None:
         table = pa.table(samples_to_columns(rows, rows=holds_rows(record.parts)))
     card = _card(destination.stem, record, statement, table, hub=format == "hf")
-    privacy = (source / "release" / "privacy.json").read_bytes()
+    privacy = json_bytes(asdict(statement))  # not as the folder has it, where more may stand
     if format == "hf":
         content = {
             "privacy.json": privacy,

@@ -17,6 +17,7 @@ from gape.errors import RunError
 from gape.types import Samples, as_samples
 
 N = TypeVar("N", np.int64, np.float64)
+_LARGEST = 2**26  # bytes of a text or of JSON; selections of 10,000 samples have a hundredth of it
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
@@ -89,14 +90,27 @@ def refuse_links(folder: Path) -> None:
 
 def write_json(path: Path, value: Any, *, mode: int | None = None) -> None:  # whatever JSON can hold
     """Write JSON atomically; infinite numbers become the string "inf", which JSON has no number for."""
-    text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
-    write_atomically(path, (text + "\n").encode(), mode=mode)
+    write_atomically(path, json_bytes(value), mode=mode)
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return what `write_json` writes."""
+    return (json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def read_bounded(path: Path, most: int = _LARGEST) -> str:
+    """Read a text of up to so many bytes; a file from anybody may claim to have terabytes."""
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise RunError(f"{path} is longer than {most:,} bytes, which no run writes; restore it from a copy")
+    return content.decode("utf-8")
 
 
 def read_json(path: Path) -> Any:
     """Read JSON written by `write_json`."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(read_bounded(path))
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path} cannot be read as JSON ({type(error).__name__}); restore it from a copy") from error
 

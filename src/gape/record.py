@@ -22,6 +22,7 @@ import pyarrow as pa
 from gape.errors import RunError
 from gape.files import (
     holds_rows,
+    read_bounded,
     read_json,
     read_numbers,
     read_samples,
@@ -303,7 +304,7 @@ def _read_release(
 
 def _words(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bounded(path)
     except (OSError, ValueError) as error:
         raise RunError(f"{path} cannot be read ({type(error).__name__}); restore it from a copy") from error
 

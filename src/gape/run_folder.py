@@ -41,6 +41,7 @@ from gape.errors import RunError
 from gape.files import (
     holds_rows,
     locked,
+    read_bounded,
     read_json,
     read_numbers,
     read_samples,
@@ -229,7 +230,7 @@ class RunFolder:
         release = self.path / "release"
         release.mkdir(exist_ok=True)
         words = release / "PRIVACY.txt"
-        if words.exists() and words.read_text() != statement.text() + "\n":
+        if words.exists() and read_bounded(words) != statement.text() + "\n":
             (release / "report.html").unlink(missing_ok=True)  # of the run before it was extended: it claims too much
         write_json(release / "privacy.json", asdict(statement))
         write_atomically(words, (statement.text() + "\n").encode())

@@ -1,6 +1,7 @@
 """Every choice of a run, as plain values: what the command line's flags, a TOML file and Python all set."""
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
@@ -150,8 +151,7 @@ class Settings:
     corpus_may_share: bool = _said(
         default=False,
         group="Generator",
-        text="The owner of the data agrees that a corpus is published although some of its texts or rows are private "
-        "records too. Never stored.",
+        text="The owner of the data agrees that records which the corpus holds too are published. Never stored.",
     )
 
     embedder: str = _said("minilm", "Embedder", "What compares texts: minilm or st:MODEL, both here, or openai:MODEL.")
@@ -247,8 +247,8 @@ class Settings:
         Links to the data and its ledger are followed: one dataset has one ledger, whatever it is called by.
         """
         return self.with_values(
-            data=_real(self.data),
-            ledger=_real(self.ledger) if self.ledger != ":memory:" else self.ledger,
+            data=_whole(self.data, real=True),
+            ledger=_whole(self.ledger, real=True) if self.ledger != ":memory:" else self.ledger,
             key_file=_whole(self.key_file),
             schema=_whole(self.schema),
             prompts=_whole(self.prompts) if self.prompts and self.prompts.endswith(".toml") else self.prompts,
@@ -362,8 +362,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     refuse_unknown(values, f" in {path}")
     for name in sorted(CONSENTS & set(values)):
         if values.pop(name) is not False:
-            flag = f"--{name.replace('_', '-')}"
-            raise PrivacyError(f"{name} in {path} is consent, which a file cannot give; remove it, and say {flag}")
+            said = f"{name} in {path} is consent, which a file cannot give"
+            raise PrivacyError(f"{said}; remove it, and say --{name.replace('_', '-')}")
     return values
 
 
@@ -387,12 +387,10 @@ def refuse_unknown(values: Mapping[str, Any], where: str = "") -> None:
             raise InputError(f"there is no setting {brief(name)}{where}; did you mean {nearest_name(name, known)!r}?")
 
 
-def _real(path: str | None) -> Any:
-    return str(Path(path).resolve()) if path else path
-
-
-def _whole(path: str | None) -> Any:
-    return str(Path(path).absolute()) if path else path
+def _whole(path: str | None, *, real: bool = False) -> Any:
+    if not path:
+        return path
+    return os.path.realpath(path) if real else str(Path(path).absolute())  # which ends where links go in circles
 
 
 def _whole_spec(spec: str) -> str:

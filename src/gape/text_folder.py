@@ -18,7 +18,7 @@ from typing import Any
 
 from gape.data import Schema
 from gape.errors import BudgetError, PrivacyError, RunError
-from gape.files import is_locked, refuse_links, write_atomically
+from gape.files import is_locked, read_bounded, refuse_links, write_atomically
 from gape.language.spending import Tokens
 from gape.language.stored import stored_tokens
 from gape.ownership import is_sealed, seal
@@ -104,7 +104,7 @@ class TextFolder:
     def own(self) -> bool:
         """Whether this user wrote the settings on this machine, and nobody has changed them since."""
         refuse_links(self.path)
-        match = _SEALED.fullmatch(self._settings.read_bytes()) if self._settings.exists() else None
+        match = _SEALED.fullmatch(read_bounded(self._settings).encode()) if self._settings.exists() else None
         return match is not None and is_sealed(match[1], match[2].decode())
 
     @property

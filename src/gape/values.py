@@ -51,7 +51,7 @@ def converted(value: Any, kind: Any) -> Any:
     for option in get_args(kind) if isinstance(kind, UnionType) else (kind,):
         if get_origin(option) is tuple and isinstance(value, list | tuple):
             return tuple(converted(item, get_args(option)[0]) for item in value)
-        if type(value) is option:
+        if type(value) is option and not (option is str and "\0" in value):  # which no path may hold
             return value
         if type(value) is not bool and option is float and isinstance(value, Real):
             return float(value)
@@ -62,7 +62,7 @@ def converted(value: Any, kind: Any) -> Any:
 
 def kind_in_words(kind: Any) -> str:
     """Say what a value must be."""
-    names = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+    names = {str: "a text without NUL characters", int: "a whole number", float: "a number", bool: "true or false"}
     options = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     lists = {str: "a list of texts", float: "a list of numbers"}
     said = [lists[get_args(o)[0]] if get_origin(o) is tuple else names[o] for o in options if o is not type(None)]

@@ -16,7 +16,6 @@ from typing import TypeAlias
 from fuzz.targets import CANARY, Target
 from gape.errors import GapeError
 
-SECONDS = 10
 MEMORY = 2**30
 SILENCE = 120  # seconds by the clock after which a child is held to hang where no signal reaches it
 LONGEST = 800  # characters of a sentence
@@ -40,7 +39,7 @@ def attempt(target: Target, seed: str, folder: Path) -> tuple[str, str]:
     target.make(folder, rng)
     signal.signal(signal.SIGVTALRM, _too_long)
     try:
-        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+        signal.setitimer(signal.ITIMER_VIRTUAL, target.seconds)
         target.use(folder, rng)
     except GapeError as error:
         said = str(error)

@@ -45,6 +45,7 @@ class Target:
 
     make: Callable[[Path, random.Random], None]
     use: Callable[[Path, random.Random], None]
+    seconds: float = 10.0  # of processor time
 
 
 def targets(scratch: Path) -> dict[str, Target]:
@@ -239,10 +240,14 @@ def _finished_run(path: Path, *, texts: bool) -> Path:
 
 
 def _spoiled_run(folder: Path, rng: random.Random, runs: Sequence[Path]) -> None:
-    """Copy a run and spoil one of its files, or two."""
     shutil.copytree(rng.choice(runs), folder / "run")
-    files = sorted(path for path in (folder / "run").rglob("*") if path.is_file())
-    for path in rng.sample(files, rng.choice((1, 1, 2))):
+    spoil_run(folder / "run", rng)
+
+
+def spoil_run(run: Path, rng: random.Random) -> None:
+    """Spoil one of the files of a run, or two."""
+    files = sorted(path for path in run.rglob("*") if path.is_file())
+    for path in rng.sample(files, min(len(files), rng.choice((1, 1, 2)))):
         content = path.read_bytes()
         way = rng.randrange(10)
         if way == 0:
@@ -252,9 +257,14 @@ def _spoiled_run(folder: Path, rng: random.Random, runs: Sequence[Path]) -> None
             path.mkdir()
         elif way == 2:
             path.unlink()
-            path.symlink_to(rng.choice((folder, rng.choice(files), Path("/etc/passwd"), path)))
+            path.symlink_to(rng.choice((run.parent, rng.choice(files), Path("/etc/passwd"), path)))
         elif way >= 6 and path.suffix == ".json":
             path.write_text(as_json(spoil_value(json.loads(content), rng)))
+        elif way >= 6 and path.suffix == ".toml":
+            values = spoil_value(tomllib.loads(content.decode()), rng)
+            pairs = values.items() if isinstance(values, dict) else [("a", values)]
+            text = "".join(f"{as_toml(str(key))} = {as_toml(value)}\n" for key, value in pairs)
+            path.write_bytes(text.encode(errors="replace"))
         elif way >= 6 and path.suffix == ".parquet":
             _spoil_table(path, rng)
         elif way >= 6 and path.suffix == ".sqlite":

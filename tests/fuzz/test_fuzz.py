@@ -34,6 +34,15 @@ def test_spoiled_files_are_read_or_refused_in_one_sentence() -> None:
         assert rest == [0] * 5
 
 
+def test_received_folders_connect_nowhere_and_show_no_secret() -> None:
+    """The command of benchmarks/fuzz.py, at a small size."""
+    command = [sys.executable, "benchmarks/fuzz.py", "received", "--inputs", "66", "--seed", "3"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 connections to the sender's server, 0 bytes received" in done.stdout
+    assert rows_of(done.stdout)[-1] == ["all", "66", "66", *["0"] * 6]
+
+
 def rows_of(table: str) -> list[list[str]]:
     return [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
 

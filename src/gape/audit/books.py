@@ -17,7 +17,7 @@ import numpy as np
 from gape.audit.checks import Check, check_accounts
 from gape.databases import reading, refuse_other_database
 from gape.errors import InputError, RunError
-from gape.files import read_table
+from gape.files import read_bounded, read_table
 from gape.plan import Plan
 from gape.privacy.accounting import Release, noise_scale, spent, stated
 from gape.privacy.ledger import UNPAID
@@ -231,7 +231,7 @@ def _check_statement(
         wrong.append("unpaid")
     if statement.ledger != facts.get("id", "")[:12]:
         wrong.append("ledger")
-    if (run / "release" / "PRIVACY.txt").read_text() != statement.text() + "\n":
+    if read_bounded(run / "release" / "PRIVACY.txt") != statement.text() + "\n":
         wrong.append("PRIVACY.txt")
     if wrong:
         finding = f"the statement does not say what the ledger does: {', '.join(wrong)}"

@@ -29,7 +29,7 @@ from typing import Any
 from gape.compare.cell import Result
 from gape.compare.grid import Grid, Study
 from gape.errors import RunError
-from gape.files import locked, read_json, write_atomically, write_json
+from gape.files import locked, read_bounded, read_json, refuse_links, write_atomically, write_json
 
 MARK = "NOT differentially private: private records scored this, under noise that can be repeated. For research only."
 
@@ -137,13 +137,14 @@ class CompareFolder:
             occupied = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
         except OSError as error:
             raise RunError(f"the folder {self.path} cannot be read ({error.strerror}); name another one") from None
+        refuse_links(self.path)
         if not self._settings.exists():
             if occupied and not self._only_begun():
                 raise RunError(f"{self.path} exists and is not the folder of a comparison; name a new folder")
             return None
         try:
-            return tomllib.loads(self._settings.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            return _checked(tomllib.loads(read_bounded(self._settings)))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise RunError(
                 f"{self._settings} cannot be read ({type(error).__name__}); restore it from a copy, or use a new folder"
             ) from None
@@ -168,6 +169,16 @@ class CompareFolder:
                     f"{self.path} was started with {name} {was!r}, not {now!r}, and its cells could not be compared "
                     "with these; use the same settings to go on with it, or name a new folder"
                 )
+
+
+def _checked(stored: dict[str, Any]) -> dict[str, Any]:
+    """Return what `begin` writes, or raise where something else was written."""
+    lists = [stored["grid"][name] for name in ("methods", "epsilons", "seeds")]
+    plain = all(type(item) in {str, int, float} for items in lists for item in items)
+    tables = all(isinstance(stored[name], dict) for name in ("common", "methods", "data"))
+    if not (plain and tables and re.fullmatch(r"[0-9a-f]{32}", stored["data"]["salt"])):
+        raise ValueError
+    return stored
 
 
 def _joined(stored: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:

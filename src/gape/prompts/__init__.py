@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from gape.errors import InputError
+from gape.files import read_bounded
 from gape.prompts.topics import topic_lists, topics_from_model
 
 __all__ = [
@@ -178,7 +179,7 @@ def load(name: str | Path) -> Prompts:
             f"there are no prompts {str(name)!r}; use one of {', '.join(SHIPPED)}, or a path to a .toml file"
         )
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded(path)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"prompts {str(path)!r} cannot be read ({error}); check the path") from error
     return _parse(path.stem, text)

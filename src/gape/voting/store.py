@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from gape.errors import InputError, PrivacyError, RunError
+from gape.files import read_bounded
 from gape.ownership import is_sealed, seal
 from gape.types import Points
 from gape.values import brief
@@ -93,7 +94,7 @@ class Manifest:
     def read(cls, path: Path) -> "Manifest":
         """Read a manifest, and refuse one that is not as it was written."""
         try:
-            values = json.loads(path.read_text())
+            values = json.loads(read_bounded(path))
             values.pop("seal", "")
             intact = values.pop("checksum") == _checksum(values)
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -137,7 +138,7 @@ class VectorFolder:
     @property
     def ledger(self) -> str | None:
         """The ledger of the data, if this user wrote on this machine where it is."""
-        manifest = json.loads((self.path / MANIFEST).read_text())
+        manifest = json.loads(read_bounded(self.path / MANIFEST))
         named = self.manifest.origin.ledger
         if named is None or is_sealed(str(manifest["checksum"]).encode(), str(manifest.get("seal", ""))):
             return named
