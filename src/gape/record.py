@@ -133,6 +133,19 @@ class RunRecord:
         return found
 
     @cached_property
+    def families(self) -> tuple[Indices, ...]:
+        """For S(0), S(1) and so on: how many samples each surviving lineage has, largest first.
+
+        A lineage is what descends from one member of S(0).
+        """
+        ancestors = np.arange(len(self.start))
+        families = [np.ones(len(ancestors), dtype=np.int64)]
+        for each in self.rounds:
+            ancestors = ancestors[each.parents[each.chosen]]
+            families.append(np.sort(np.unique(ancestors, return_counts=True)[1])[::-1])
+        return tuple(families)
+
+    @cached_property
     def ways(self) -> tuple[Indices, Indices]:
         """For each of the last samples, (m,): the member of S(0) it descends from, and how often it was varied."""
         members = np.arange(len(self.samples(self.last)))

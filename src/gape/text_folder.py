@@ -21,6 +21,7 @@ from gape.errors import BudgetError, PrivacyError, RunError
 from gape.files import is_locked, read_bounded, refuse_links, write_atomically
 from gape.language.spending import Tokens
 from gape.language.stored import stored_tokens
+from gape.metrics.repetition import repeats
 from gape.ownership import is_sealed, seal
 from gape.plan import Plan
 from gape.privacy.accounting import Release, spent
@@ -30,6 +31,7 @@ from gape.reach import OUTSIDE, Use, confined
 from gape.record import read_begun_run, read_text_settings, schema_file, settings_file
 from gape.run_folder import Begun, Versions, begun_file, read_begun
 from gape.settings import OPERATIONAL, Settings
+from gape.types import Indices, Samples
 
 LEDGER_SUFFIX = ".gape-ledger.sqlite"
 
@@ -54,6 +56,8 @@ class Status:
     dataset_epsilon: float | None  # by all runs on the data
     budget: Budget | None
     versions: list[Versions]  # that made it; none before its first text, or where they were not kept
+    families: tuple[Indices, ...]  # of each round, the start first: how many samples each lineage has, largest first
+    repeating: float | None  # share of the last texts that have 8 words in a row in common with another; None of rows
 
 
 @dataclass(frozen=True)
@@ -245,6 +249,10 @@ class TextFolder:
             dataset_epsilon=data_epsilon,
             budget=budget,
             versions=self._begun.versions if self._begun else [],
+            families=() if record is None else record.families,
+            repeating=None
+            if record is None or settings.schema is not None
+            else _repeating(record.samples(record.last)),
         )
 
     @property
@@ -264,6 +272,11 @@ class TextFolder:
         if settings.ledger is not None:
             return settings.ledger
         return settings.data + LEDGER_SUFFIX if settings.data else str(self._internal / "ledger.sqlite")
+
+
+def _repeating(samples: Samples) -> float:
+    texts = samples["text"] if samples.dtype.names else samples
+    return float(repeats(texts.tolist()).mean())
 
 
 def _ledger(path: str, budget: Budget | None = None) -> Ledger:

@@ -10,6 +10,7 @@ its own, or end in anything but success or one clear sentence.
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import sqlite3
@@ -54,6 +55,9 @@ rephrase = ["Say it in other words: {sample}"]
 """
 
 
+_REFUSAL = b"HTTP/1.1 401 -\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+
+
 class Listener:
     """A server that counts who connects, and what they send."""
 
@@ -71,6 +75,8 @@ class Listener:
             with connection:
                 connection.settimeout(0.5)
                 with suppress(OSError):
+                    self.received += connection.recv(2**16)
+                    connection.sendall(_REFUSAL)  # so that whoever asks gives up at once
                     while some := connection.recv(2**16):
                         self.received += some
 
@@ -178,6 +184,8 @@ def _make(sent: Path, address: str, folder: Path, rng: random.Random) -> None:
     _furnish(folder)
     run = folder / "run"
     shutil.copytree(sent, run)
+    for file in (run / "internal").glob("settings.*"):  # where a service wrote or embedded, it was the sender's
+        file.write_text(re.sub(r"http://127\.0\.0\.1:\d+/v1", f"http://{address}/v1", file.read_text()))
     way = rng.random()
     if way < 0.6:
         _wish(run, rng, folder, address)

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -41,6 +42,21 @@ def test_received_folders_connect_nowhere_and_show_no_secret() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 connections to the sender's server, 0 bytes received" in done.stdout
     assert rows_of(done.stdout)[-1] == ["all", "66", "66", *["0"] * 6]
+
+
+def test_the_search_of_received_folders_finds_one_that_is_believed() -> None:
+    """The same with every folder taken for the user's own: the sender's server is asked, under the user's token."""
+    code = (
+        "import runpy, sys; from gape.text_folder import TextFolder; TextFolder.own = property(lambda self: True); "
+        "sys.argv = ['benchmarks/fuzz.py', 'received', '--inputs', '12', '--kinds', 'embedded elsewhere']; "
+        "sys.path.insert(0, 'benchmarks'); runpy.run_path('benchmarks/fuzz.py', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = re.search(r"^(\d+) connections to the sender's server, (\d+) bytes received$", done.stdout, re.MULTILINE)
+    assert found is not None, done.stdout
+    assert int(found[1]) > 0
+    assert int(found[2]) > 100
 
 
 def rows_of(table: str) -> list[list[str]]:

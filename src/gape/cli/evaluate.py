@@ -107,11 +107,13 @@ def _print(console: Console, found: Evaluation) -> None:
             table.add_row(*(cell for cell, shown in zip(cells, wanted.values(), strict=True) if shown))
         console.print(table, soft_wrap=False)
     if found.rounds:
-        rounds = Table("round", "texts", "recall", "mean nearest distance", "W1", title="Round by round")
+        heads = ("round", "texts", "recall", "mean nearest distance", "W1", "lineages", "largest")
+        rounds = Table(*heads, title="Round by round")
         rounds.title_style, rounds.title_justify = "bold", "left"
         for turn in found.rounds:
             figures = (turn.recall, turn.mean_nearest_distance, turn.wasserstein1)
-            rounds.add_row(str(turn.round), str(turn.texts), *map(_number, figures))
+            lineages = str(turn.lineages), str(turn.largest)
+            rounds.add_row(str(turn.round), str(turn.texts), *map(_number, figures), *lineages)
         console.print(rounds)
     for remark in found.remarks:
         console.print(f"- {remark}", markup=False)

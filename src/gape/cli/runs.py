@@ -1,6 +1,7 @@
 """`gape status`, `gape export`, `gape expand`: what to do with a run that is there."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, get_args
@@ -16,12 +17,15 @@ from gape.errors import InputError
 from gape.expand import expand as expand_run
 from gape.export import Format
 from gape.export import export as export_run
+from gape.metrics.repetition import repeats_itself
 from gape.privacy.accounting import stated
 from gape.run_folder import versions_in_words
 from gape.text_folder import Status, TextFolder
+from gape.types import Indices
 
 Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
 
+_SHOWN_ROUNDS = 10
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", "": "hf"}
 
 
@@ -112,6 +116,11 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
         state = f"stopped; `gape resume {quote(str(run))}` goes on"
     step = ", candidates of the next are written" if now.voting else ""
     rows = {"state": state, "rounds": f"{now.rounds_done} of {now.rounds} done{step}"}
+    if len(now.families) > 1:
+        rows["lineages"] = _lineages(now.families)
+    if now.repeating is not None:
+        remark = ": the texts repeat one another" * repeats_itself(now.repeating)
+        rows["repetition"] = f"{now.repeating:.0%} share eight words in a row with another text{remark}"
     if now.answers:
         tokens = now.tokens
         rows["answers"] = f"{now.answers:,} stored: {tokens.prompt:,} tokens read, {tokens.completion:,} written"
@@ -124,6 +133,13 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
         rows["spent"] = f"{_spent(now.epsilon_spent)} by this run, at delta {stated(now.budget.delta, 3)}"
         rows["dataset"] = f"{_spent(now.dataset_epsilon)} of a budget of {now.budget.epsilon:g}, by all runs on it"
     return rows
+
+
+def _lineages(families: Sequence[Indices]) -> str:
+    """Say how many members of the start have descendants, round by round, and how large the largest family is."""
+    start, *rounds = map(len, families)
+    by_round = ", ".join(map(str, rounds[-_SHOWN_ROUNDS:]))
+    return f"{rounds[-1]} of {start} left ({by_round} by round); the largest has {families[-1][0]} samples"
 
 
 def _spent(epsilon: float) -> str:

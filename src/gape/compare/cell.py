@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,11 @@ from gape.compare.grid import Cell, Method, Study
 from gape.errors import InputError
 from gape.evolve import evolve
 from gape.metrics import balls, mean_nearest_distance, sinkhorn1
+from gape.metrics.repetition import Repetition, repetition
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.noise import SeededNoise
 from gape.protocols import Embedder, Generator
-from gape.types import Indices, Points
+from gape.types import Indices, Points, Samples
 from gape.voting.electorate import LocalElectorate
 
 
@@ -41,6 +42,8 @@ class Turn:
     different: int
     held_out: Score
     voters: Score | None  # by as many records that voted; None for real records, which are such themselves
+    repetition: Repetition | None = None  # of texts
+    lineages: int | None = None  # samples of the start that have descendants; None for real records
 
 
 @dataclass(frozen=True)
@@ -63,20 +66,46 @@ class Result:
 
     @classmethod
     def of_json(cls, values: dict[str, Any]) -> Result:
-        """Read what `as_json` gave, whatever else is beside it."""
-        cell = Cell(values["cell"]["method"], float(values["cell"]["epsilon"]), int(values["cell"]["seed"]))
-        turns = tuple(
-            Turn(
-                each["round"],
-                each["samples"],
-                each["different"],
-                Score(**each["held_out"]),
-                None if each["voters"] is None else Score(**each["voters"]),
-            )
-            for each in values["turns"]
+        """Read what `as_json` gave, whatever else is beside it; raise where it is something else."""
+        cell = Cell(str(values["cell"]["method"]), float(values["cell"]["epsilon"]), _whole(values["cell"]["seed"]))
+        return cls(
+            cell,
+            turns=tuple(map(_turn_of_json, values["turns"])),
+            units=_whole(values["units"]),
+            scored=_whole(values["scored"]),
+            sigma=float(values["sigma"]),
+            delta=float(values["delta"]),
+            selector=str(values["selector"]),
+            seconds=float(values["seconds"]),
+            processor_seconds=float(values["processor_seconds"]),
         )
-        names = ("units", "scored", "sigma", "delta", "selector", "seconds", "processor_seconds")
-        return cls(cell, turns, **{name: values[name] for name in names})
+
+
+def _turn_of_json(values: dict[str, Any]) -> Turn:
+    counts = {name: _whole(values[name]) for name in ("round", "samples", "different")}
+    scores = {name: _score_of_json(values[name]) for name in ("held_out", "voters") if values[name] is not None}
+    told, lineages = values.get("repetition"), values.get("lineages")
+    return Turn(
+        **counts,
+        held_out=scores["held_out"],
+        voters=scores.get("voters"),
+        repetition=None if told is None else Repetition(**{name: _number(value) for name, value in told.items()}),
+        lineages=None if lineages is None else _whole(lineages),
+    )
+
+
+def _score_of_json(values: dict[str, Any]) -> Score:
+    return Score(**{name: float(value) for name, value in values.items()})
+
+
+def _number(value: Any) -> Any:
+    return None if value is None else float(value)
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError
+    return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +116,12 @@ class Split:
     units: list[str] | None  # of each voter
     held_out: Points  # those that score
     again: Points  # voters that score too, as many
+    texts: list[str] | None = None  # of each voter; None where records are not texts
 
     @classmethod
-    def of(cls, private: Points, units: Sequence[str] | None, study: Study, seed: int) -> Split:
+    def of(
+        cls, private: Points, units: Sequence[str] | None, study: Study, seed: int, texts: Sequence[str] | None = None
+    ) -> Split:
         """Hold out a share of the privacy units, drawn by the seed; none of a unit's records is on both sides."""
         rng = np.random.default_rng([seed, *b"split"])
         if units is None:
@@ -105,7 +137,8 @@ class Split:
                 f"must have more than {study.k} to score; give more records or another share"
             )
         names = None if units is None else [str(units[row]) for row in voting]
-        return cls(private[voting], names, private[held[:scored]], private[voting[:scored]])
+        said = None if texts is None else [texts[row] for row in voting]
+        return cls(private[voting], names, private[held[:scored]], private[voting[:scored]], said)
 
 
 def run_cell(
@@ -124,7 +157,9 @@ def run_cell(
     began, processor = time.monotonic(), time.process_time()
     if method is None:
         rows = np.random.default_rng([cell.seed, *b"real"]).permutation(len(split.voters))[: study.plan.samples]
-        turns = [_turn(0, split.voters[rows], Split(split.voters, None, split.held_out, split.voters[:0]), study)]
+        others = replace(split, units=None, again=split.voters[:0])
+        texts = None if split.texts is None else [split.texts[row] for row in rows]
+        turns = [_turn(0, split.voters[rows], others, study, texts)]
         sigma, selector = 0.0, "real records, drawn at random from those that vote"
     else:
         turns, sigma, selector = _evolved(cell, method, study, split, parts, told)
@@ -159,20 +194,45 @@ def _evolved(
     with closing(Ledger(":memory:", Budget(math.inf, plan.delta, plan.neighbours))) as ledger:
         account = Account(ledger, cell.name)
         noise = SeededNoise(cell.seed)
+        ancestors = parents = np.arange(0)
         for state in evolve(plan, generator, embedder, electorate, select, account, noise=noise):
-            if state.proposal is None:
-                turns.append(_turn(state.round, embedder.embed(state.synthetic), split, study))
-                told(state.round)
+            if state.proposal is not None:
+                parents = state.proposal.parents
+                continue
+            ancestors = (
+                np.arange(len(state.synthetic))
+                if state.selection is None
+                else ancestors[parents[state.selection.indices]]
+            )
+            texts = None if split.texts is None else _texts(state.synthetic)
+            points = embedder.embed(state.synthetic)
+            turns.append(_turn(state.round, points, split, study, texts, lineages=len(set(ancestors.tolist()))))
+            told(state.round)
     return turns, plan.sigma, repr(select)
 
 
-def _turn(turn: int, points: Points, split: Split, study: Study) -> Turn:
+def _texts(samples: Samples) -> list[str]:
+    texts: list[str] = (samples["text"] if samples.dtype.names else samples).tolist()
+    return texts
+
+
+def _turn(
+    turn: int,
+    points: Points,
+    split: Split,
+    study: Study,
+    texts: Sequence[str] | None,
+    *,
+    lineages: int | None = None,
+) -> Turn:
     return Turn(
         turn,
         samples=len(points),
         different=len(np.unique(points, axis=0)),
         held_out=_score(split.held_out, points, study),
         voters=_score(split.again, points, study) if len(split.again) else None,
+        repetition=None if texts is None else repetition(texts),
+        lineages=lineages,
     )
 
 

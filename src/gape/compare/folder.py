@@ -100,7 +100,11 @@ class CompareFolder:
     def refuse_other_models(self, made_by: Mapping[str, str]) -> None:
         """Refuse models that are others than those of the cells that are there, whatever their names."""
         for path in sorted(self._cells.glob("*.json")):
-            for name, was in read_json(path).get("made_by", {}).items():
+            cell = read_json(path)
+            known = cell.get("made_by", {}) if isinstance(cell, dict) else None
+            if not isinstance(known, dict):
+                raise RunError(f"{path} is not a cell of a comparison; remove it to have it run again")
+            for name, was in known.items():
                 if name in made_by and made_by[name] != was:
                     raise RunError(
                         f"{path.name} in {self.path} was made by the {name} {was!r}, not {made_by[name]!r}, and could "
@@ -128,7 +132,7 @@ class CompareFolder:
             values = read_json(path)
             try:
                 found.append((Result.of_json(values), str(values["version"])))
-            except (KeyError, TypeError, ValueError):
+            except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
                 raise RunError(f"{path} is not a cell of a comparison; remove it to have it run again") from None
         return found
 

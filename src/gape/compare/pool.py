@@ -48,6 +48,7 @@ class Parts:
     model: LanguageModel | None = None
     units: Sequence[str] | None = None  # whose record it is, (n,); None where every record is its own
     made_by: Mapping[str, str] = field(default_factory=dict)  # models by their content, for the folder to tell others
+    texts: Sequence[str] | None = None  # the private records, (n,), where they are texts; for how much these repeat
 
     def __repr__(self) -> str:
         return f"Parts of {len(self.private)} records"
@@ -82,7 +83,7 @@ def _run_here(
     keep: Callable[[Result], None],
     told: Callable[[Cell, int], None],
 ) -> None:
-    desk = _Desk(parts.private, parts.units, grid, study, parts.build(parts.model, parts.embedder))
+    desk = _Desk(parts.private, parts.units, parts.texts, grid, study, parts.build(parts.model, parts.embedder))
     for cell in cells:
         keep(desk.run(cell, lambda turn, cell=cell: told(cell, turn)))  # type: ignore[misc]
 
@@ -94,17 +95,19 @@ class _Desk:
         self,
         private: Points,
         units: Sequence[str] | None,
+        texts: Sequence[str] | None,
         grid: Grid,
         study: Study,
         parts: tuple[Generator, Embedder],
     ) -> None:
-        self._private, self._units, self._grid, self._study, self._parts = private, units, grid, study, parts
+        self._private, self._units, self._texts = private, units, texts
+        self._grid, self._study, self._parts = grid, study, parts
         self._split: tuple[int, Split] | None = None  # of the last seed: cells come seed by seed
 
     def run(self, cell: Cell, told: Callable[[int], None]) -> Result:
         if self._split is None or self._split[0] != cell.seed:
             self._split = None  # before the next is made: two would not be needed at once
-            self._split = cell.seed, Split.of(self._private, self._units, self._study, cell.seed)
+            self._split = cell.seed, Split.of(self._private, self._units, self._study, cell.seed, self._texts)
         method = None if cell.real else self._grid.method(cell.method)
         return run_cell(cell, method, self._study, self._split[1], self._parts, told)
 
@@ -115,6 +118,7 @@ class _Job:
 
     points: SharedPoints
     units: Sequence[str] | None
+    texts: Sequence[str] | None
     grid: Grid
     study: Study
     build: Builder
@@ -136,7 +140,7 @@ def _workers(jobs: int, points: SharedPoints, grid: Grid, study: Study, parts: P
     try:
         for _ in range(jobs):
             here, there = context.Pipe()
-            job = _Job(points, parts.units, grid, study, parts.build, model)
+            job = _Job(points, parts.units, parts.texts, grid, study, parts.build, model)
             process = context.Process(target=_work, args=(there, job), daemon=True)
             process.start()
             there.close()  # so that the end of the worker is the end of the connection
@@ -273,7 +277,8 @@ def _work(parent: Connection, job: _Job) -> None:
     with threadpool_limits(1), suppress(EOFError, ConnectionError):
         try:
             private = job.points.read()
-            desk = _Desk(private, job.units, job.grid, job.study, job.build(model, RemoteEmbedder(parent)))
+            made = job.build(model, RemoteEmbedder(parent))
+            desk = _Desk(private, job.units, job.texts, job.grid, job.study, made)
             while (cell := parent.recv()) is not None:
                 parent.send(("done", desk.run(cell, lambda turn: parent.send(("round", turn)))))
         except GapeError as error:

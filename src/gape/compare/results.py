@@ -7,7 +7,7 @@ import io
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from gape.compare.cell import Result, Score, Turn
 from gape.compare.folder import MARK
 from gape.compare.grid import Study, in_short
 from gape.files import table_bytes, write_atomically
+from gape.metrics.repetition import Repetition
 
 LABELS = {
     "gape": "GAPE",
@@ -30,6 +31,7 @@ LABELS = {
     "bounded-lipschitz": "Bounded-Lipschitz",
 }
 _CONFIDENCE = 0.95
+_REPETITION = [each.name for each in fields(Repetition)]
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,16 @@ def by_voters(name: str) -> Callable[[Turn], float]:
     return lambda turn: math.nan if turn.voters is None else float(getattr(turn.voters, name))
 
 
+def repeated(name: str) -> Callable[[Turn], float]:
+    """The figure of this name of how much the texts repeat one another."""
+
+    def value(turn: Turn) -> float:
+        found = getattr(turn.repetition, name, None)
+        return math.nan if found is None else float(found)
+
+    return value
+
+
 def write_results(path: Path, finished: Iterable[tuple[Result, str]]) -> None:
     """Write every score of every cell as `path`.csv and `path`.parquet, a row for each round and part."""
     rows = [row for result, version in finished for row in _rows(result, version)]
@@ -170,6 +182,7 @@ def write_table(path: Path, comparison: Comparison) -> None:
         _table(comparison, held_out("sinkhorn"), real=True),
         "## Precision among records that did not vote (more is better)",
         _table(comparison, held_out("precision"), real=True),
+        *_of_repetition(comparison),
         "## Recall of records that voted (in-sample)",
         _table(comparison, by_voters("recall")),
         "## Sinkhorn W1 to records that voted (in-sample)",
@@ -204,11 +217,29 @@ def _rows(result: Result, version: str) -> Iterable[dict[str, Any]]:
                     **asdict(score),
                     "samples": turn.samples,
                     "different": turn.different,
+                    "lineages": turn.lineages,
+                    **(asdict(turn.repetition) if turn.repetition else dict.fromkeys(_REPETITION)),
                     "sigma": result.sigma,
                     "seconds": round(result.seconds, 3),
                     "version": version,
                     "differentially_private": False,
                 }
+
+
+def _of_repetition(comparison: Comparison) -> list[str]:
+    """How much texts repeat one another; nothing of cells that were run before that was measured."""
+    if any(each.turns[-1].repetition is None for each in comparison.results):
+        return []
+    return [
+        "## Texts that share eight words in a row with another one (less is better)",
+        _table(comparison, repeated("repeating"), real=True),
+        "## Distinct openings of five words (more is better)",
+        _table(comparison, repeated("openings"), real=True),
+        "## Distinct pairs of words (more is better)",
+        _table(comparison, repeated("pairs"), real=True),
+        "## Lineages of the start that are left (more is better)",
+        _table(comparison, lambda turn: math.nan if turn.lineages is None else float(turn.lineages)),
+    ]
 
 
 def _table(comparison: Comparison, value: Callable[[Turn], float], *, real: bool = False) -> str:

@@ -221,7 +221,8 @@ def _parts(settings: Settings, records: Records, answers: Path, watch: _Watch, a
         units = None if records.users is None else records.users.tolist()
         cached = Cached(embedder, min(max(CACHED, at_once), _MOST_CACHED))
         made_by = {"embedder": repr(embedder)} | ({} if model is None else {"model": model.name})
-        yield Parts(private, cached, TextBuilder(settings, prompts), model, units, made_by)
+        texts = None if settings.schema is not None else records.texts.tolist()
+        yield Parts(private, cached, TextBuilder(settings, prompts), model, units, made_by, texts)
 
 
 def _embedded(settings: Settings, records: Records, embedder: Embedder) -> Points:

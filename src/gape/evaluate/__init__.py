@@ -6,7 +6,7 @@ the whole is, what they are like as texts, whether they repeat records and, with
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,21 @@ import numpy as np
 
 from gape.data import Records, Schema
 from gape.errors import InputError, PrivacyError, RunError
-from gape.evaluate.measures import Measure, Scoring, beside, of_labels, of_memory, of_points, of_rows, of_texts
+from gape.evaluate.measures import (
+    Measure,
+    Scoring,
+    beside,
+    of_labels,
+    of_memory,
+    of_points,
+    of_repetition,
+    of_rows,
+    of_texts,
+)
 from gape.evaluate.sources import Embedded, Synthetic, embed_all, features, read_private, read_synthetic
 from gape.files import read_json, write_json
 from gape.metrics import balls, mean_nearest_distance, wasserstein1
+from gape.metrics.repetition import repeats_itself
 from gape.settings import Settings
 from gape.types import Indices
 
@@ -36,6 +47,8 @@ class Round:
     recall: float
     mean_nearest_distance: float
     wasserstein1: float
+    lineages: int  # members of the start that have a descendant among them
+    largest: int  # texts of the largest lineage
 
 
 @dataclass(frozen=True)
@@ -106,8 +119,8 @@ def evaluate(
         made.source,
         *_scored_by(made, chosen, voters, others),
         groups,
-        _rounds(points, scoring, tell),
-        tuple(_remarks(made, voters, others)),
+        _rounds(points, made.families, scoring, tell),
+        (*_remarks(made, voters, others), *_on_repetition(groups)),
         {**asdict(scoring), "embedder": points.embedder, "real_baseline": real_baseline},
     )
     if path is not None:
@@ -159,7 +172,7 @@ def _contents(
 ) -> dict[str, tuple[Measure, ...]]:
     """Compare what the texts say: their words, or of a table its columns."""
     if schema is None:
-        return {"Texts": of_texts(real, texts, scoring)}
+        return {"Texts": of_texts(real, texts, scoring), "Repetition": of_repetition(real, texts, scoring)}
     return {"Columns": of_rows(real, texts, schema, scoring)}
 
 
@@ -189,17 +202,20 @@ def _with_baseline(
     return {name: beside(measures, measured.get(name, ())) for name, measures in groups.items()}
 
 
-def _rounds(points: Embedded, scoring: Scoring, tell: Callable[[str], None]) -> tuple[Round, ...]:
+def _rounds(
+    points: Embedded, families: Sequence[Indices], scoring: Scoring, tell: Callable[[str], None]
+) -> tuple[Round, ...]:
     """Score the texts of every round by the same records; a W1 of as many points for each."""
     rng = np.random.default_rng([scoring.seed, *b"rounds"])
     few = points.scoring[rng.permutation(len(points.scoring))[: scoring.sample]]
     rounds = []
-    for turn, each in enumerate(points.rounds):
+    for turn, (each, family) in enumerate(zip(points.rounds, families, strict=True)):
         tell(f"scoring round {turn}")
         some = each[_some(len(each), scoring.sample, rng)]
         (inside,) = balls(points.scoring, each, scoring.k)
         distance = mean_nearest_distance(points.scoring, each)
-        rounds.append(Round(turn, len(each), inside.recall, distance, wasserstein1(few, some)))
+        lineages = len(family), int(family[0])
+        rounds.append(Round(turn, len(each), inside.recall, distance, wasserstein1(few, some), *lineages))
     return tuple(rounds)
 
 
@@ -225,6 +241,15 @@ def _remarks(made: Synthetic, voters: Records, others: Records | None) -> list[s
     if voters.labels is not None and made.labels is None:
         remarks.append("The synthetic texts have no labels, so that nothing can be trained on them.")
     return remarks
+
+
+def _on_repetition(groups: dict[str, tuple[Measure, ...]]) -> list[str]:
+    """Say so plainly where texts repeat one another more than records do."""
+    found = next((each for each in groups.get("Repetition", ()) if each.name == "repeating texts"), None)
+    if found is None or found.real is None or not repeats_itself(found.value, found.real):
+        return []
+    shared = f"{found.value:.0%} share eight words in a row with another one"
+    return [f"The texts repeat one another: {shared}, against {found.real:.0%} of as many records."]
 
 
 def _destination(made: Synthetic, out: str | Path | None) -> Path | None:

@@ -15,9 +15,9 @@ from gape.metrics.intervals import Interval, bootstrap
 from gape.metrics.memorisation import closest_record_test, longest_shared_runs
 from gape.metrics.nearest import nearest_distances
 from gape.metrics.neighbours import members, neighbour_squares
+from gape.metrics.repetition import Repetition, as_many, repetition
 from gape.metrics.tables import column_distances, pair_distance
 from gape.metrics.text import (
-    distinct,
     length_distance,
     near_duplicate_rate,
     ngram_distance,
@@ -69,7 +69,7 @@ class Measure:
 def beside(measures: Sequence[Measure], real: Sequence[Measure]) -> tuple[Measure, ...]:
     """Put the values of real records beside those of synthetic ones."""
     values = {each.name: each.value for each in real}
-    return tuple(replace(each, real=values.get(each.name)) for each in measures)
+    return tuple(replace(each, real=values.get(each.name, each.real)) for each in measures)
 
 
 def of_points(real: Points, points: Points, scoring: Scoring) -> tuple[Measure, ...]:
@@ -125,19 +125,37 @@ def of_texts(real: Sequence[str], texts: Sequence[str], scoring: Scoring) -> tup
         Measure("word distance", ngram_distance(few, some, 1), "the same of the frequencies of words"),
     ]
     if not one_word:
-        varied = distinct(few, 2)
-        measures += [
-            Measure("word pair distance", ngram_distance(few, some, 2), "the same of pairs of words in a row"),
-            Measure(
-                "distinct pairs", distinct(some, 2), f"share of pairs that differ; {varied:.3g} in as many records"
-            ),
-        ]
-    shared, repeated = vocabulary_overlap(few, some), near_duplicate_rate(list(texts))
+        apart = ngram_distance(few, some, 2)
+        measures.append(Measure("word pair distance", apart, "the same of pairs of words in a row"))
+    shared = vocabulary_overlap(few, some)
+    return (*measures, Measure("shared vocabulary", shared, "words that both use, of those that either does"))
+
+
+def of_repetition(real: Sequence[str], texts: Sequence[str], scoring: Scoring) -> tuple[Measure, ...]:
+    """Measure how much texts repeat one another, beside as many real ones of the same lengths."""
+    rng = np.random.default_rng([scoring.seed, *b"repetition"])
+    compared = as_many(real, texts, rng)
+    mine, theirs = repetition(texts), repetition(compared)
+    near, usual = near_duplicate_rate(list(texts)), near_duplicate_rate(compared)
+    pairs = [] if mine.pairs is None else [_beside("distinct pairs", "pairs", "of words in a row", mine, theirs)]
     return (
-        *measures,
-        Measure("shared vocabulary", shared, "words that both use, of those that either does"),
-        Measure("near duplicates", repeated, f"{repeated:.0%} of the texts nearly repeat another one"),
+        Measure(
+            "repeating texts",
+            mine.repeating,
+            f"{mine.repeating:.0%} of the texts share 8 words in a row with another one",
+            real=theirs.repeating,
+        ),
+        _beside("distinct openings", "openings", "of five words, among all texts", mine, theirs),
+        *pairs,
+        _beside(
+            "compression ratio", "compression", "of all texts packed together; more repetitive if higher", mine, theirs
+        ),
+        Measure("near duplicates", near, f"{near:.0%} of the texts nearly repeat another one", real=usual),
     )
+
+
+def _beside(name: str, figure: str, says: str, mine: Repetition, theirs: Repetition) -> Measure:
+    return Measure(name, getattr(mine, figure), says, real=getattr(theirs, figure))
 
 
 def of_rows(real: Sequence[str], rows: Sequence[str], schema: Schema, scoring: Scoring) -> tuple[Measure, ...]:

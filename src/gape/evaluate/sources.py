@@ -18,7 +18,7 @@ from gape.errors import InputError, RunError
 from gape.record import read_run
 from gape.settings import Settings
 from gape.text_folder import TextFolder
-from gape.types import Points, Samples, as_samples
+from gape.types import Indices, Points, Samples, as_samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +32,7 @@ class Synthetic:
     source: str
     schema: Schema | None = None  # the columns of the table, where the texts are its rows
     target: str | None = None  # the column of these that the labels are of
+    families: tuple[Indices, ...] = ()  # of every round: how many texts each lineage has, largest first
 
     @property
     def settings(self) -> Settings | None:
@@ -126,7 +127,8 @@ def _of_run(path: Path) -> Synthetic:
     texts = tuple(_texts(record.samples(turn)) for turn in range(record.last + 1))
     done = "" if record.finished else f", which is not finished: after round {record.last}"
     schema = None if columns is None else Schema.read(columns)
-    return Synthetic(texts[-1], labels, texts, TextFolder(path), f"the run {path}{done}", schema)
+    source = f"the run {path}{done}"
+    return Synthetic(texts[-1], labels, texts, TextFolder(path), source, schema, families=record.families)
 
 
 def _column(rows: Samples, schema: Schema, name: str) -> Samples:

@@ -35,6 +35,7 @@ _CONTENTS = {
     "map": "Map",
     "regions": "Thin regions",
     "labels": "Labels",
+    "variety": "Variety",
     "browse": "Samples",
     "settings": "Cost and settings",
 }
@@ -110,6 +111,7 @@ def _sections(folder: RunRecord, lineage: Lineage, drawn: Drawn | None, internal
         if drawn.regions is not None:
             parts["regions"] = sections.regions(drawn.regions, folder.noun)
     parts["labels"] = sections.labels(folder)
+    parts["variety"] = sections.variety(folder)
     parts["browse"] = sections.samples(folder, lineage)
     parts["settings"] = sections.work_and_settings(folder)
     return parts

@@ -9,6 +9,7 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
 
+from gape.metrics.repetition import repetition
 from gape.record import RunRecord
 from gape.report import charts, facts, words
 from gape.report.lineage import Lineage
@@ -153,6 +154,31 @@ def labels(folder: RunRecord) -> str:
         said += f" None is left of {', '.join(gone)}: where the noisy votes sum to nothing, a label goes."
     heads = ["label", "noisy votes", "share", folder.noun, "share"]
     return section("labels", "Label by label", _say(said), _table(heads, rows))
+
+
+def variety(folder: RunRecord) -> str:
+    """How much the texts repeat one another, and how many lineages survive, where samples are texts."""
+    if not folder.is_text or folder.noun != "texts":
+        return ""
+    last = folder.samples(folder.last)
+    found = repetition((last["text"] if last.dtype.names else last).tolist())
+    terms = {
+        "Repeating texts": f"{found.repeating:.0%} share eight words in a row with another one",
+        "Distinct openings": f"{found.openings:.0%}: different first five words, among all texts",
+        "Compression ratio": f"{found.compression:.3g}: of all texts packed together; more repetitive if higher",
+    }
+    if found.pairs is not None:
+        terms["Distinct pairs"] = f"{found.pairs:.3g}: different pairs of words in a row, among all pairs"
+    parts = [_say(words.of_variety(folder, found)), _terms(terms)]
+    if folder.rounds:
+        lines = [
+            charts.Line("lineages", [float(len(each)) for each in folder.families], "l2"),
+            charts.Line("largest", [float(each[0]) for each in folder.families], "l3 dashed"),
+        ]
+        drawn = charts.line_chart(lines, "Lineages by round", percent=False, first=0)
+        caption = "How many texts of the start have descendants, and how many descend from the same one at most."
+        parts.append(f'<div class="two">{_figure("Lineages by round", caption, drawn)}</div>')
+    return section("variety", "Variety", *parts)
 
 
 def samples(folder: RunRecord, lineage: Lineage) -> str:
