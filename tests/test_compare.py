@@ -539,6 +539,14 @@ class TestTexts:
         assert kept["augpe--eps-4--seed-0"]["made_by"] == {"embedder": repr(MiniLM())}
         assert leaks(tmp_path, tmp_path / "reviews.csv") == []
         assert not list(tmp_path.glob("*ledger*"))  # no budget is spent
+        start, end = kept["augpe--eps-4--seed-0"]["turns"]
+        assert (start["lineages"], 1 <= end["lineages"] <= 5) == (start["samples"], True)
+        real = kept["real--seed-0"]["turns"][0]
+        assert real["lineages"] is None
+        assert 0 <= real["repetition"]["repeating"] <= 1
+        table = (tmp_path / "out" / "table.md").read_text()
+        assert "## Texts that share eight words in a row with another one" in table
+        assert "## Lineages of the start that are left" in table
 
     def test_what_cells_side_by_side_wait_for_stays_embedded(
         self, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,7 @@ from gape.evaluate import Evaluation, Scoring, evaluate
 from gape.export import export
 from gape.privacy.ledger import Ledger
 from gape.privacy.noise import SeededNoise
+from gape.record import read_run
 from gape.settings import Settings
 from gape.synthesize import run_text
 from made_up import STARS, leaks, private_rows, public_texts, write_corpus, write_csv
@@ -100,6 +101,24 @@ class TestRun:
         with pytest.raises(InputError, match="there is no measure 'p-value of that'"):
             inside.value("p-value of that")  # nothing to compare with
         assert 0 < scored.value("p-value of that") <= 1
+
+    def test_repetition_stands_beside_that_of_as_many_records(self, here: Path, scored: Evaluation) -> None:
+        names = [each.name for each in scored.groups["Repetition"]]
+        assert names[:4] == ["repeating texts", "distinct openings", "distinct pairs", "compression ratio"]
+        assert all(each.real is not None for each in scored.groups["Repetition"])
+        copies = [f"{public_texts()[0]} And so on and on until the end of it, number {i}." for i in range(40)]
+        found = evaluate(copies, [row["review"] for row in private_rows(60)])
+        assert found.value("repeating texts") == 1.0
+        assert any("The texts repeat one another: 100%" in remark for remark in found.remarks)
+        assert not any("repeat one another" in remark for remark in scored.remarks)
+
+    def test_lineages_are_counted_round_by_round(self, here: Path, scored: Evaluation) -> None:
+        record = read_run(here / "run")
+        assert [turn.lineages for turn in scored.rounds] == [len(each) for each in record.families]
+        assert [turn.largest for turn in scored.rounds] == [each[0] for each in record.families]
+        assert [int(each.sum()) for each in record.families] == [turn.texts for turn in scored.rounds]
+        last = np.unique(record.ways[0], return_counts=True)[1]  # the same, followed from the end
+        assert sorted(last.tolist(), reverse=True) == record.families[-1].tolist()
 
     def test_a_seed_repeats_it(self, here: Path, scored: Evaluation) -> None:
         again = evaluate(here / "run", here / "reviews.csv", held_out=here / "others.csv", real_baseline=True)

@@ -93,6 +93,8 @@ def test_a_run_from_plan_to_export(here: Path) -> None:
     assert "finished" in status.stdout
     assert "2 of 2 done" in status.stdout
     assert "of a budget of 4" in status.stdout
+    assert " by round); the largest has " in " ".join(status.stdout.split())
+    assert "share eight words in a row with another text" in " ".join(status.stdout.split())
     assert gape(*run_small()).exit_code == 0  # it is there already
 
     assert gape("export", "runs/reviews").exit_code == 0

@@ -9,9 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from command import gape, one_line_error
+from folders import finished_folder, plan_for, statement_of
 from gape.errors import InputError, PrivacyError, RunError
 from gape.files import read_json, write_json
 from gape.privacy.statement import PrivacyStatement
+from gape.record import read_run
 from gape.report import Embedding, write_report
 from gape.report.page import as_script
 from report.reading import data_of, elements_of, words_of
@@ -68,6 +70,19 @@ def test_lineage_leads_back_to_the_start(texts: Path) -> None:
 def test_the_same_run_gives_the_same_page(texts: Path, tmp_path: Path) -> None:
     first, second = (write_report(texts, tmp_path / f"{name}.html").read_bytes() for name in "ab")
     assert first == second
+
+
+def test_it_says_plainly_how_much_the_texts_repeat_one_another(texts: Path, vectors: Path, tmp_path: Path) -> None:
+    words, record = words_of(write_report(texts)), read_run(texts)
+    assert "0% of the 12 texts share eight words in a row with another one" in words
+    assert f"{len(record.families[-1])} of the 12 lineages of the start are left" in words
+    assert "These texts repeat one another" not in words
+    copies = np.array([f"the very same words stand at the head of all, number {i}" for i in range(9)], dtype=object)
+    plan = plan_for(copies)
+    copied = finished_folder(tmp_path / "copies", copies, plan, statement_of(plan))
+    said = words_of(write_report(copied, with_map=False))
+    assert "These texts repeat one another: 100% of the 9 texts" in said
+    assert "eight words in a row" not in words_of(write_report(vectors, tmp_path / "plane.html"))
 
 
 def test_a_run_in_the_plane_is_drawn_as_it_is(vectors: Path) -> None:
