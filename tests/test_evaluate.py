@@ -112,6 +112,16 @@ class TestRun:
         assert any("The texts repeat one another: 100%" in remark for remark in found.remarks)
         assert not any("repeat one another" in remark for remark in scored.remarks)
 
+    def test_what_the_texts_teach_stands_beside_records_and_the_start(self, here: Path, scored: Evaluation) -> None:
+        learnt, start = scored.groups["Usefulness"]
+        assert (learnt.name, start.name) == ("next-word accuracy", "the same by the start")
+        assert learnt.low is not None
+        assert learnt.low <= learnt.value <= (learnt.high or 0)
+        assert learnt.real is not None
+        assert learnt.real > learnt.value  # which knows the very phrases of the other records
+        in_sample = evaluate(here / "run", here / "reviews.csv")
+        assert in_sample.groups["Usefulness"][0].real is not None
+
     def test_lineages_are_counted_round_by_round(self, here: Path, scored: Evaluation) -> None:
         record = read_run(here / "run")
         assert [turn.lineages for turn in scored.rounds] == [len(each) for each in record.families]
@@ -171,7 +181,9 @@ class TestFiles:
         export(here / "run", tmp_path / "made.csv", "csv")
         by_file = evaluate(tmp_path / "made.csv", here / "reviews.csv", text="review", held_out=here / "others.csv")
         by_run = evaluate(here / "run", here / "reviews.csv", held_out=here / "others.csv", out=tmp_path / "x.json")
-        assert by_file.groups == by_run.groups
+        taught, start = by_run.groups["Usefulness"]
+        assert start.name == "the same by the start"  # which a file does not have
+        assert by_file.groups == {**by_run.groups, "Usefulness": (taught,)}
         assert by_file.rounds == ()
         assert sorted(path.name for path in tmp_path.iterdir()) == [
             "made.card.md", "made.csv", "made.privacy.json", "x.json",
@@ -189,7 +201,7 @@ class TestFiles:
     def test_labels_of_one_side_are_a_remark(self, here: Path) -> None:
         found = evaluate(here / "run", here / "reviews.csv", label="stars", out=here / "remark.json")
         assert any("have no labels" in remark for remark in found.remarks)
-        assert "Usefulness" not in found.groups
+        assert "accuracy" not in [each.name for each in found.groups["Usefulness"]]
 
     def test_records_on_both_sides_are_a_remark(self) -> None:
         rows = [row["review"] for row in private_rows(60)]

@@ -261,16 +261,22 @@ def spoil_run(run: Path, rng: random.Random) -> None:
         elif way >= 6 and path.suffix == ".json":
             path.write_text(as_json(spoil_value(json.loads(content), rng)))
         elif way >= 6 and path.suffix == ".toml":
-            values = spoil_value(tomllib.loads(content.decode()), rng)
-            pairs = values.items() if isinstance(values, dict) else [("a", values)]
-            text = "".join(f"{as_toml(str(key))} = {as_toml(value)}\n" for key, value in pairs)
-            path.write_bytes(text.encode(errors="replace"))
+            _spoil_toml(path, rng)
         elif way >= 6 and path.suffix == ".parquet":
             _spoil_table(path, rng)
         elif way >= 6 and path.suffix == ".sqlite":
             _spoil_database(path, rng)
         else:
             path.write_bytes(spoil_bytes(content, [other.read_bytes() for other in files if other.is_file()], rng))
+
+
+def _spoil_toml(path: Path, rng: random.Random) -> None:
+    """Write TOML that holds something else, if it is TOML yet."""
+    with contextlib.suppress(ValueError):
+        values = spoil_value(tomllib.loads(path.read_text()), rng)
+        pairs = values.items() if isinstance(values, dict) else [("a", values)]
+        text = "".join(f"{as_toml(str(key))} = {as_toml(value)}\n" for key, value in pairs)
+        path.write_bytes(text.encode(errors="replace"))
 
 
 def _spoil_table(path: Path, rng: random.Random) -> None:

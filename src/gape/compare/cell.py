@@ -15,7 +15,9 @@ from gape.compare.grid import Cell, Method, Study
 from gape.errors import InputError
 from gape.evolve import evolve
 from gape.metrics import balls, mean_nearest_distance, sinkhorn1
+from gape.metrics.next_word import next_word_accuracy
 from gape.metrics.repetition import Repetition, repetition
+from gape.metrics.text import words
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.noise import SeededNoise
 from gape.protocols import Embedder, Generator
@@ -44,6 +46,7 @@ class Turn:
     voters: Score | None  # by as many records that voted; None for real records, which are such themselves
     repetition: Repetition | None = None  # of texts
     lineages: int | None = None  # samples of the start that have descendants; None for real records
+    next_word: float | None = None  # accuracy of `next_word_accuracy` on records that did not vote, of texts
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ def _turn_of_json(values: dict[str, Any]) -> Turn:
         voters=scores.get("voters"),
         repetition=None if told is None else Repetition(**{name: _number(value) for name, value in told.items()}),
         lineages=None if lineages is None else _whole(lineages),
+        next_word=_number(values.get("next_word")),
     )
 
 
@@ -117,6 +121,7 @@ class Split:
     held_out: Points  # those that score
     again: Points  # voters that score too, as many
     texts: list[str] | None = None  # of each voter; None where records are not texts
+    tested: list[str] | None = None  # of those that score; likewise
 
     @classmethod
     def of(
@@ -137,8 +142,8 @@ class Split:
                 f"must have more than {study.k} to score; give more records or another share"
             )
         names = None if units is None else [str(units[row]) for row in voting]
-        said = None if texts is None else [texts[row] for row in voting]
-        return cls(private[voting], names, private[held[:scored]], private[voting[:scored]], said)
+        said = [None if texts is None else [texts[row] for row in rows] for rows in (voting, held[:scored])]
+        return cls(private[voting], names, private[held[:scored]], private[voting[:scored]], *said)
 
 
 def run_cell(
@@ -233,7 +238,14 @@ def _turn(
         voters=_score(split.again, points, study) if len(split.again) else None,
         repetition=None if texts is None else repetition(texts),
         lineages=lineages,
+        next_word=_next_word(texts, split),
     )
+
+
+def _next_word(texts: Sequence[str] | None, split: Split) -> float | None:
+    if texts is None or not any(len(words(text)) > 1 for text in split.tested or ()):
+        return None
+    return float(next_word_accuracy(texts, split.tested or []).mean())
 
 
 def _score(real: Points, points: Points, study: Study) -> Score:

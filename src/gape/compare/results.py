@@ -218,6 +218,7 @@ def _rows(result: Result, version: str) -> Iterable[dict[str, Any]]:
                     "samples": turn.samples,
                     "different": turn.different,
                     "lineages": turn.lineages,
+                    "next_word": turn.next_word,
                     **(asdict(turn.repetition) if turn.repetition else dict.fromkeys(_REPETITION)),
                     "sigma": result.sigma,
                     "seconds": round(result.seconds, 3),
@@ -239,6 +240,8 @@ def _of_repetition(comparison: Comparison) -> list[str]:
         _table(comparison, repeated("pairs"), real=True),
         "## Lineages of the start that are left (more is better)",
         _table(comparison, lambda turn: math.nan if turn.lineages is None else float(turn.lineages)),
+        "## Words of records that did not vote, foretold by what the texts teach (more is better)",
+        _table(comparison, lambda turn: math.nan if turn.next_word is None else turn.next_word, real=True),
     ]
 
 

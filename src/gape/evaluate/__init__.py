@@ -21,6 +21,7 @@ from gape.evaluate.measures import (
     beside,
     of_labels,
     of_memory,
+    of_next_words,
     of_points,
     of_repetition,
     of_rows,
@@ -160,11 +161,23 @@ def _groups(
             rows=made.schema is not None,
         ),
     }
+    if made.schema is None:
+        groups["Usefulness"] = _next_words(made, voters, others, scoring)
     if records.labels is not None and made.labels is not None:
         taught = made.labels.tolist(), features(made.texts, points.synthetic, made)
         tested = records.labels.tolist(), features(records.texts, points.scoring, made)
-        groups["Usefulness"] = of_labels(tested, taught, scoring)
-    return groups
+        groups["Usefulness"] = (*groups.get("Usefulness", ()), *of_labels(tested, taught, scoring))
+    return {name: measures for name, measures in groups.items() if measures}
+
+
+def _next_words(made: Synthetic, voters: Records, others: Records | None, scoring: Scoring) -> tuple[Measure, ...]:
+    """What the texts teach about words, beside as many private records; no record is both learnt from and foretold."""
+    order = np.random.default_rng([scoring.seed, *b"baseline"]).permutation(len(voters))
+    drawn, rest = order[: len(made.texts)], order[len(made.texts) :]
+    tested = others.texts if others is not None else voters.texts[rest if len(rest) else order]
+    known = voters.texts[drawn] if others is not None or len(rest) else voters.texts[:0]
+    start = made.rounds[0].tolist() if made.rounds else []
+    return of_next_words(tested.tolist(), made.texts.tolist(), start[: len(made.texts)], known.tolist(), scoring)
 
 
 def _contents(

@@ -15,6 +15,7 @@ from gape.metrics.intervals import Interval, bootstrap
 from gape.metrics.memorisation import closest_record_test, longest_shared_runs
 from gape.metrics.nearest import nearest_distances
 from gape.metrics.neighbours import members, neighbour_squares
+from gape.metrics.next_word import next_word_accuracy
 from gape.metrics.repetition import Repetition, as_many, repetition
 from gape.metrics.tables import column_distances, pair_distance
 from gape.metrics.text import (
@@ -232,6 +233,27 @@ def _runs_by_chance(private: Sequence[str], held_out: Sequence[str]) -> list[Mea
         Measure("longest run by chance", float(usual.max()), "that a record which did not vote shares with the others"),
         Measure("mean run by chance", float(usual.mean()), "the same for every such record, on average"),
     ]
+
+
+def of_next_words(
+    real: Sequence[str], texts: Sequence[str], start: Sequence[str], records: Sequence[str], scoring: Scoring
+) -> tuple[Measure, ...]:
+    """Have a small model learn from texts, from the start and from `records`, and foretell the words of real texts."""
+    rng = np.random.default_rng([scoring.seed, *b"words"])
+    tested = [real[place] for place in rng.permutation(len(real))[: scoring.sample]]
+    if not any(len(words(text)) > 1 for text in tested):
+        return ()
+    accuracy = bootstrap(next_word_accuracy(texts, tested), rng)
+    says = "words of the records that are foretold from those before them, by what the texts teach"
+    measures = [replace(Measure.within("next-word accuracy", accuracy, says), real=_mean_accuracy(records, tested))]
+    if len(start):
+        before = _mean_accuracy(start, tested)
+        measures.append(Measure("the same by the start", before or 0.0, "before any record had voted"))
+    return tuple(measures)
+
+
+def _mean_accuracy(texts: Sequence[str], tested: Sequence[str]) -> float | None:
+    return float(next_word_accuracy(texts, tested).mean()) if len(texts) else None
 
 
 def of_labels(
