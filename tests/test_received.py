@@ -274,12 +274,22 @@ class TestLedgers:
         assert "is not a ledger" in one_line_error(result)
         assert (bookmarks.read_bytes(), {path.name for path in here.iterdir()}) == before
 
-    def test_a_ledger_with_a_trigger_is_refused(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "CREATE TRIGGER t AFTER INSERT ON releases BEGIN DELETE FROM releases; END",
+            "CREATE VIEW v AS SELECT * FROM facts",
+            "CREATE INDEX i ON facts (upper(value))",
+            "ALTER TABLE releases ADD COLUMN more TEXT AS (hex(zeroblob(100000000)))",
+        ],
+        ids=["trigger", "view", "index", "computed column"],
+    )
+    def test_a_ledger_that_computes_something_is_refused(self, tmp_path: Path, statement: str) -> None:
         path = tmp_path / "ledger"
         with closing(Ledger(path, Budget(1.0, 1e-5))):
             pass
         with closing(sqlite3.connect(path)) as database:
-            database.execute("CREATE TRIGGER t AFTER INSERT ON releases BEGIN DELETE FROM releases; END")
+            database.execute(statement)
             database.commit()
         with pytest.raises(RunError, match="triggers"):
             Ledger(path)

@@ -17,11 +17,12 @@ def reading(path: str | Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=_WAIT_SECONDS)
 
 
-def refuse_other_database(path: str | Path, tables: set[str], what: str) -> None:
-    """Refuse a file that is not a database of exactly these tables, without changing a byte of it or beside it.
+def refuse_other_database(path: str | Path, schema: str, what: str) -> None:
+    """Refuse a file that is not a database of exactly this schema, without changing a byte of it or beside it.
 
-    An empty file passes: SQLite makes a new database of it. Triggers and views, which would run whenever the tables
-    are used, are refused as well. `what` names what the file should be.
+    `schema` holds the statements that make its tables. An empty file passes: SQLite makes a new database of it.
+    Triggers, views, further columns and constraints, which would compute whatever their author likes whenever the
+    tables are used, are refused as well. `what` names what the file should be.
     """
     path = Path(path)
     try:
@@ -38,13 +39,17 @@ def refuse_other_database(path: str | Path, tables: set[str], what: str) -> None
         raise RunError(
             f"{path} cannot be used as {what} ({in_one_line(error)}); restore it from a copy, or name another"
         ) from None
-    wanted = {("table", name) for name in tables}
-    if found and found != wanted:
+    if found and found != {_plain(statement) for statement in schema.split(";") if statement.strip()}:
         raise RunError(f"{path} is not {what}: it holds other tables, or triggers or views; name another file")
 
 
-def _content(path: Path) -> set[tuple[str, str]]:
-    """Return the kinds and names of all that a database holds, but for the indexes that SQLite makes by itself."""
+def _plain(statement: str) -> str:
+    """Return a statement as SQLite keeps it, in one line."""
+    return " ".join(statement.replace("IF NOT EXISTS", "").split())
+
+
+def _content(path: Path) -> set[str]:
+    """Return the statements that made all that a database holds, but for the indexes that SQLite makes by itself."""
     error: sqlite3.Error | None = None
     # Immutable reads neither journals nor locks, and so leaves no trace; what another process is just writing, it may
     # take for damage. Then the usual way decides, which waits for that process.
@@ -52,8 +57,8 @@ def _content(path: Path) -> set[tuple[str, str]]:
         uri = f"{path.absolute().as_uri()}?{form}"
         try:
             with closing(sqlite3.connect(uri, uri=True, timeout=_WAIT_SECONDS)) as database:
-                rows = database.execute("SELECT type, name FROM sqlite_master").fetchall()
-            return {(str(kind), str(name)) for kind, name in rows if not str(name).startswith("sqlite_autoindex_")}
+                rows = database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+            return {_plain(str(statement)) for (statement,) in rows}
         except sqlite3.Error as failure:
             error = failure
     raise error or sqlite3.DatabaseError

@@ -47,6 +47,7 @@ ENGINES = (LOCAL, RAY, f"{RAY}:ADDRESS")
 
 # What whoever owns the data agrees to. No file and no folder can agree: every process is told anew.
 CONSENTS = frozenset({"private_text_may_leave", "exact_votes_may_leave", "corpus_may_share"})
+_ANCHORED = ("data", "ledger", "key_file", "schema", "prompts", "generator", "embedder")  # which may hold a path
 # May differ between the parts of one run: they change neither what is asked nor what is released.
 OPERATIONAL = CONSENTS | frozenset(
     {"data", "ledger", "budget_epsilon", "labels_are_public"}
@@ -246,15 +247,7 @@ class Settings:
 
         Links to the data and its ledger are followed: one dataset has one ledger, whatever it is called by.
         """
-        return self.with_values(
-            data=_whole(self.data, real=True),
-            ledger=_whole(self.ledger, real=True) if self.ledger != ":memory:" else self.ledger,
-            key_file=_whole(self.key_file),
-            schema=_whole(self.schema),
-            prompts=_whole(self.prompts) if self.prompts and self.prompts.endswith(".toml") else self.prompts,
-            generator=_whole_spec(self.generator),
-            embedder=_whole_spec(self.embedder),
-        )
+        return self.with_values(**{name: anchored(name, getattr(self, name)) for name in _ANCHORED})
 
     def as_toml(self) -> str:
         """Write all settings but consent as TOML, which `read_toml` reads back; what is None is left out."""
@@ -387,14 +380,14 @@ def refuse_unknown(values: Mapping[str, Any], where: str = "") -> None:
             raise InputError(f"there is no setting {brief(name)}{where}; did you mean {nearest_name(name, known)!r}?")
 
 
-def _whole(path: str | None, *, real: bool = False) -> Any:
-    if not path:
-        return path
-    return os.path.realpath(path) if real else str(Path(path).absolute())  # which ends where links go in circles
-
-
-def _whole_spec(spec: str) -> str:
-    """Return a spec with the whole path of what is a file or a folder; other names stay what they are."""
-    kind, colon, file = spec.partition(":")
-    is_path = kind == "corpus" or (kind in {"hf", "st"} and Path(file).exists())
-    return f"{kind}{colon}{_whole(file)}" if is_path else spec
+def anchored(name: str, value: Any) -> Any:
+    """Return the value of a setting with the whole path of what is a file or a folder; other values as they are."""
+    if not value or name not in _ANCHORED or value == ":memory:":
+        return value
+    if name in {"data", "ledger"}:
+        return os.path.realpath(value)  # which ends even where links go in circles
+    kind, colon, file = str(value).partition(":")
+    if name in {"generator", "embedder"}:
+        is_path = kind == "corpus" or (kind in {"hf", "st"} and Path(file).exists())
+        return f"{kind}{colon}{Path(file).absolute()}" if is_path else value
+    return value if name == "prompts" and not value.endswith(".toml") else str(Path(value).absolute())

@@ -30,8 +30,8 @@ from gape.private import Private, text_fingerprint, unit_of
 from gape.reach import OUTSIDE, Use, confined
 from gape.record import read_begun_run, read_text_settings, schema_file, settings_file
 from gape.run_folder import Begun, Versions, begun_file, read_begun
-from gape.settings import OPERATIONAL, Settings
-from gape.types import Indices, Samples
+from gape.settings import OPERATIONAL, Settings, anchored
+from gape.types import Samples
 
 LEDGER_SUFFIX = ".gape-ledger.sqlite"
 
@@ -56,7 +56,8 @@ class Status:
     dataset_epsilon: float | None  # by all runs on the data
     budget: Budget | None
     versions: list[Versions]  # that made it; none before its first text, or where they were not kept
-    families: tuple[Indices, ...]  # of each round, the start first: how many samples each lineage has, largest first
+    lineages: tuple[int, ...]  # of the start and of each round: how many members of the start have descendants
+    largest: int  # samples of the largest lineage
     repeating: float | None  # share of the last texts that have 8 words in a row in common with another; None of rows
 
 
@@ -134,9 +135,7 @@ class TextFolder:
         everything that reaches outside must be given.
         """
         stored = self.settings()
-        given = {name: value for name, value in given.items() if value is not None}
-        whole = stored.with_values(**given).anchored()
-        given = {name: getattr(whole, name) for name in given}
+        given = {name: anchored(name, value) for name, value in given.items() if value is not None}
         return stored.with_values(**given) if self.own else confined(self.path, stored, given, uses)
 
     def write(self, settings: Settings) -> None:
@@ -249,7 +248,8 @@ class TextFolder:
             dataset_epsilon=data_epsilon,
             budget=budget,
             versions=self._begun.versions if self._begun else [],
-            families=() if record is None else record.families,
+            lineages=() if record is None else tuple(map(len, record.families)),
+            largest=0 if record is None else int(record.families[-1][0]),
             repeating=None
             if record is None or settings.schema is not None
             else _repeating(record.samples(record.last)),

@@ -20,7 +20,7 @@ from gape.errors import InputError, RunError
 from gape.files import read_bounded, read_table
 from gape.plan import Plan
 from gape.privacy.accounting import Release, noise_scale, spent, stated
-from gape.privacy.ledger import UNPAID
+from gape.privacy.ledger import SCHEMA, UNPAID
 from gape.privacy.statement import PrivacyStatement
 from gape.record import EPSILON_TOLERANCE, ContradictionError, read_begun_run, read_statement, settings_file
 from gape.run_folder import begun_file, read_begun
@@ -124,7 +124,7 @@ def _read_ledger(path: Path) -> tuple[dict[str, str], dict[str, list[Entry]]]:
     if not path.exists():
         raise RunError(f"there is no ledger at {path}; name the place where it lies now as ledger")
     books: dict[str, list[Entry]] = {}
-    refuse_other_database(path, {"facts", "releases"}, "a ledger")
+    refuse_other_database(path, SCHEMA, "a ledger")
     try:
         with closing(reading(path)) as database:
             facts = dict(database.execute("SELECT name, value FROM facts"))

@@ -1,7 +1,6 @@
 """`gape status`, `gape export`, `gape expand`: what to do with a run that is there."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, get_args
@@ -21,7 +20,6 @@ from gape.metrics.repetition import repeats_itself
 from gape.privacy.accounting import stated
 from gape.run_folder import versions_in_words
 from gape.text_folder import Status, TextFolder
-from gape.types import Indices
 
 Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
 
@@ -116,8 +114,8 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
         state = f"stopped; `gape resume {quote(str(run))}` goes on"
     step = ", candidates of the next are written" if now.voting else ""
     rows = {"state": state, "rounds": f"{now.rounds_done} of {now.rounds} done{step}"}
-    if len(now.families) > 1:
-        rows["lineages"] = _lineages(now.families)
+    if len(now.lineages) > 1:
+        rows["lineages"] = _lineages(now)
     if now.repeating is not None:
         remark = ": the texts repeat one another" * repeats_itself(now.repeating)
         rows["repetition"] = f"{now.repeating:.0%} share eight words in a row with another text{remark}"
@@ -135,11 +133,11 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
     return rows
 
 
-def _lineages(families: Sequence[Indices]) -> str:
-    """Say how many members of the start have descendants, round by round, and how large the largest family is."""
-    start, *rounds = map(len, families)
+def _lineages(now: Status) -> str:
+    """Say how many members of the start have descendants, round by round, and how many samples the largest has."""
+    start, *rounds = now.lineages
     by_round = ", ".join(map(str, rounds[-_SHOWN_ROUNDS:]))
-    return f"{rounds[-1]} of {start} left ({by_round} by round); the largest has {families[-1][0]} samples"
+    return f"{rounds[-1]} of {start} left ({by_round} by round); the largest has {now.largest} samples"
 
 
 def _spent(epsilon: float) -> str:

@@ -17,6 +17,7 @@ from gape.language.spending import Tokens
 _FORMAT = 1
 _WAIT_SECONDS = 60.0
 _KEYS_AT_ONCE = 500  # looked for by one query
+_SCHEMA = "CREATE TABLE answers (key BLOB PRIMARY KEY, completion TEXT NOT NULL)"
 _LOG_PAGES = 2**14  # of the log of a model with a burst, until the disk is waited for: 64 MB
 
 
@@ -36,7 +37,7 @@ class Stored:
             raise RunError(f"the folder {self.path.parent} of the stored answers does not exist; make it first")
         with self._usable():
             make_private(self.path)
-            refuse_other_database(self.path, {"answers"}, "a file of stored answers")
+            refuse_other_database(self.path, _SCHEMA, "a file of stored answers")
             # Without an isolation level every statement is a transaction of its own.
             self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
             self._finalizer = weakref.finalize(self, self._database.close)
@@ -104,7 +105,7 @@ class Stored:
         database.execute("BEGIN IMMEDIATE")  # of processes that start together, one makes the table
         (made,) = database.execute("PRAGMA user_version").fetchone()
         if not made and not database.execute("SELECT 1 FROM sqlite_master").fetchone():
-            database.execute("CREATE TABLE answers (key BLOB PRIMARY KEY, completion TEXT NOT NULL)")
+            database.execute(_SCHEMA)
             database.execute(f"PRAGMA user_version = {_FORMAT}")
         elif made != _FORMAT:
             self.close()
@@ -144,7 +145,7 @@ def stored_tokens(path: str | Path) -> tuple[int, Tokens]:
         "total(json_extract(completion, '$.completion_tokens')) FROM answers"
     )
     try:
-        refuse_other_database(path, {"answers"}, "a file of stored answers")
+        refuse_other_database(path, _SCHEMA, "a file of stored answers")
         with closing(reading(path)) as database:
             answers, prompt, completion = database.execute(sums).fetchone()
     except (sqlite3.Error, UnicodeDecodeError) as error:

@@ -36,8 +36,7 @@ _WAIT_SECONDS = 60.0
 MOST_RELEASES = 100_000  # of a run
 _UNDER_WAY = "under way: run "  # before the name of a run: a fact that says what it needs, and how to see that it lives
 UNPAID = "unpaid by run "  # before the name of a run: a fact that says what it reads and does not pay for
-_TABLES = {"facts", "releases"}
-_SCHEMA = """
+SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS releases (
     run TEXT NOT NULL,
@@ -95,7 +94,7 @@ class Ledger:
             self._database.execute("PRAGMA trusted_schema = OFF")
         if budget is not None:  # else there is one already, or the file is refused as it is
             with self._transaction():
-                for statement in _SCHEMA.split(";"):
+                for statement in SCHEMA.split(";"):
                     self._database.execute(statement)
                 self._write_first_facts(budget, provisional=keep)
         facts = self._facts()
@@ -304,7 +303,7 @@ class Ledger:
         if not path.parent.is_dir():
             raise RunError(f"the folder {path.parent} of the ledger does not exist; make it first")
         make_private(path)
-        refuse_other_database(path, _TABLES, "a ledger")  # before SQLite writes to it
+        refuse_other_database(path, SCHEMA, "a ledger")  # before SQLite writes to it
         if path.stat().st_mode & 0o077:
             raise PrivacyError(f"the ledger {path} is open to other users; run: chmod 600 {path}")
 
