@@ -70,6 +70,8 @@ class Result:
     @classmethod
     def of_json(cls, values: dict[str, Any]) -> Result:
         """Read what `as_json` gave, whatever else is beside it; raise where it is something else."""
+        if not values["turns"]:
+            raise ValueError
         cell = Cell(str(values["cell"]["method"]), float(values["cell"]["epsilon"]), _whole(values["cell"]["seed"]))
         return cls(
             cell,
