@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from fuzz import searching
 from fuzz.searching import examine
 from fuzz.targets import CANARY, Target, targets
 from gape.errors import InputError, RunError
@@ -91,15 +90,14 @@ def _crash(folder: Path, rng: random.Random) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_the_search_finds_what_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "SECONDS", 0.3)
+def test_the_search_finds_what_breaks(tmp_path: Path) -> None:
     planted = {
         "whole": Target(_nothing, _nothing),
         "refused": _say("this is not possible; do that"),
         "two lines": _say("this is\nnot possible"),
         "private": _say(f"{CANARY} is ill"),
         "wrong type": Target(_nothing, _look_up),
-        "endless": Target(_nothing, _never_end),
+        "endless": Target(_nothing, _never_end, seconds=0.3),
         "greedy": Target(_nothing, _allocate),
         "crash": Target(_nothing, _crash),
     }

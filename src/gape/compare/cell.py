@@ -15,7 +15,7 @@ from gape.compare.grid import Cell, Method, Study
 from gape.errors import InputError
 from gape.evolve import evolve
 from gape.metrics import balls, mean_nearest_distance, sinkhorn1
-from gape.metrics.next_word import next_word_accuracy
+from gape.metrics.foretelling import next_word_accuracy
 from gape.metrics.repetition import Repetition, repetition
 from gape.metrics.text import words
 from gape.privacy.ledger import Account, Budget, Ledger

@@ -11,11 +11,11 @@ import numpy as np
 
 from gape.data import Schema
 from gape.errors import InputError
+from gape.metrics.foretelling import next_word_accuracy
 from gape.metrics.intervals import Interval, bootstrap
 from gape.metrics.memorisation import closest_record_test, longest_shared_runs
 from gape.metrics.nearest import nearest_distances
 from gape.metrics.neighbours import members, neighbour_squares
-from gape.metrics.next_word import next_word_accuracy
 from gape.metrics.repetition import Repetition, as_many, repetition
 from gape.metrics.tables import column_distances, pair_distance
 from gape.metrics.text import (

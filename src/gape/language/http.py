@@ -159,13 +159,13 @@ class Endpoint:
         try:
             with anyio.fail_after(self.timeout):
                 # Escaped JSON: text that is not valid Unicode must not fail here, with the text in the error.
-                sent = json.dumps(job.body).encode()
-                async with client.stream("POST", f"{self.base_url}/{path}", content=sent) as response:
+                request = client.stream("POST", f"{self.base_url}/{path}", content=json.dumps(job.body).encode())
+                async with request as response:
                     content = await _received(response, job.largest)
             if response.status_code != httpx.codes.OK:
                 used = Tokens()
                 raise self._verdict(response, content)
-            answer = json.loads(content)
+            answer = json.loads(bytes(content))
             used = _tokens(answer, job.most)
             return job.read(answer, used)
         except httpx.ConnectError:
@@ -180,7 +180,7 @@ class Endpoint:
         finally:
             self._meter.settle(job.most, used)
 
-    def _verdict(self, response: httpx.Response, content: bytes) -> Exception:
+    def _verdict(self, response: httpx.Response, content: memoryview) -> Exception:
         status, code = response.status_code, _error_code(content)
         said = f"status {status} ({code})" if code else f"status {status}"
         if status in {401, 403}:
@@ -274,8 +274,11 @@ def _tokens(content: Any, most: Tokens) -> Tokens:
     return Tokens(*(told if isinstance(told, int) and told >= 0 else bound for told, bound in counts))
 
 
-async def _received(response: httpx.Response, largest: int) -> bytes:
-    """Read an answer as it comes, and no more of it than it may be."""
+async def _received(response: httpx.Response, largest: int) -> memoryview:
+    """Read an answer as it comes, and no more of it than it may be.
+
+    It comes back as what shows no content: some services repeat the key, and some tracebacks show all variables.
+    """
     if response.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
         raise Again("a compressed answer, which was not asked for")
     received = bytearray()
@@ -283,13 +286,13 @@ async def _received(response: httpx.Response, largest: int) -> bytes:
         received += some
         if len(received) > largest:
             raise Again(f"an answer of more than {largest:,} bytes, which is longer than was asked for")
-    return bytes(received)
+    return memoryview(received)
 
 
-def _error_code(content: bytes) -> str:
+def _error_code(content: memoryview) -> str:
     """The service's word for what is wrong; only a plain word, as messages may repeat prompts and keys."""
     try:
-        error = json.loads(content)["error"]
+        error = json.loads(bytes(content))["error"]
         words = [error.get("code"), error.get("type")]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return ""

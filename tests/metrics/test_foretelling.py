@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gape.errors import InputError
-from gape.metrics.next_word import next_word_accuracy
+from gape.metrics.foretelling import next_word_accuracy
 from made_up import private_rows
 
 
