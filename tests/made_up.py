@@ -12,6 +12,12 @@ VERDICTS = ("was friendly", "was closed", "took too long", "cost a lot", "smelle
 ENDS = ("today", "again", "on Monday", "for my sister")
 CANARIES = ("xylograph-77213", "quokka-raincoat-5519", "person-of-record-40816")
 STARS = ("low", "mid", "high")
+PROMPTS = """
+domain = "short reports"
+words = 16
+random = ["Write one of {domain}."]
+rephrase = ["Say it in other words: {sample}"]
+"""
 
 
 def public_texts() -> list[str]:

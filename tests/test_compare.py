@@ -548,6 +548,14 @@ class TestTexts:
         assert "## Texts that share eight words in a row with another one" in table
         assert "## Lineages of the start that are left" in table
 
+    def test_what_holds_private_texts_shows_none(self) -> None:
+        texts = [row["review"] for row in private_rows(60)]
+        study = Study(Plan(epsilon=1.0, delta=1e-3, rounds=1, samples=3, scales=(0.5,)), 0.2, 10, 1, 0.05)
+        split = Split.of(np.zeros((60, 2), dtype=np.float32), texts, study, 0, texts)
+        assert split.texts is not None
+        assert split.tested is not None
+        assert not any(text in repr(split) for text in texts)
+
     def test_what_cells_side_by_side_wait_for_stays_embedded(
         self, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

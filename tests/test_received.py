@@ -25,16 +25,9 @@ from gape.record import ContradictionError, read_run
 from gape.settings import Settings, read_toml
 from gape.synthesize import resume, run_text
 from gape.text_folder import TextFolder
-from made_up import CANARIES, private_rows, write_corpus, write_csv
+from made_up import CANARIES, PROMPTS, private_rows, write_corpus, write_csv
 
 TOKEN = "ghp_Marked53cret4711"  # noqa: S105  (made up)
-
-PROMPTS = """
-domain = "short reports"
-words = 16
-random = ["Write one of {domain}."]
-rephrase = ["Say it in other words: {sample}"]
-"""
 
 
 @pytest.fixture

@@ -15,15 +15,9 @@ from faulty_server import FaultyServer
 from gape.errors import ServiceError
 from gape.settings import Settings
 from gape.synthesize import run_text
-from made_up import private_rows, write_csv
+from made_up import PROMPTS, private_rows, write_csv
 
 KEY = "sk-Marked53cret0815"
-PROMPTS = """
-domain = "short reports"
-words = 16
-random = ["Write one of {domain}."]
-rephrase = ["Say it in other words: {sample}"]
-"""
 
 
 @pytest.fixture

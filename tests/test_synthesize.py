@@ -28,14 +28,7 @@ from gape.settings import Settings
 from gape.synthesize import resume, run_text, synthesize
 from gape.text_folder import TextFolder, ledger_of
 from generators.writing import write
-from made_up import CANARIES, STARS, leaks, private_rows, public_texts, write_corpus, write_csv
-
-PROMPTS = """
-domain = "short reports"
-words = 16
-random = ["Write one of {domain}."]
-rephrase = ["Say it in other words: {sample}"]
-"""
+from made_up import CANARIES, PROMPTS, STARS, leaks, private_rows, public_texts, write_corpus, write_csv
 
 
 @pytest.fixture

@@ -44,12 +44,12 @@ class Pressure:
     """How much to try at once on a device that may be full: `batch`, which halves each time it does not fit."""
 
     def __init__(self, batch: int, what: str) -> None:
-        """Begin with `batch`; `what` names what is done, for the sentence of the end."""
+        """Begin with `batch`; `what` names the work in the final error message."""
         self.batch, self._what = batch, what
         self._waits = iter(_WAITS)
 
     def relieve(self, error: Exception, at_once: int) -> None:
-        """Make the batch smaller after an error with so many at once, or wait; raise what is no lack of memory."""
+        """Shrink the batch after an error with so many at once, or wait; raise errors that are not a lack of memory."""
         if not is_full(error):
             raise error
         let_go()

@@ -45,7 +45,7 @@ EMBEDDERS = ("minilm", "openai:MODEL", "st:MODEL", ROWS)
 LOCAL, RAY = "local", "ray"
 ENGINES = (LOCAL, RAY, f"{RAY}:ADDRESS")
 
-# What whoever owns the data agrees to. No file and no folder can agree: every process is told anew.
+# What the owner of the data agrees to. A file or a folder cannot agree: every process must be told again.
 CONSENTS = frozenset({"private_text_may_leave", "exact_votes_may_leave", "corpus_may_share"})
 _ANCHORED = ("data", "ledger", "key_file", "schema", "prompts", "generator", "embedder")  # which may hold a path
 # May differ between the parts of one run: they change neither what is asked nor what is released.

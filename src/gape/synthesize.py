@@ -112,7 +112,7 @@ def run_text(
     progress: Callable[[Progress], None] | None = None,
     noise: Noise | None = None,
 ) -> SyntheticTexts:
-    """Run text synthesis in a folder, or go on with the run that is there, and return what it publishes.
+    """Run text synthesis in a folder, or resume the run that is there, and return what it publishes.
 
     The private texts are read from `source` or from the file of the settings, embedded once, in memory, and nothing of
     them is written or sent anywhere but to an embedder that may see them. If the settings name a folder that
@@ -140,9 +140,9 @@ def resume(
     """Go on with the run of a folder, by its own settings, and return what it publishes.
 
     No stored answer is asked for again and no round is paid for twice. `changes` are settings that may differ between
-    the parts of a run, such as caps, keys, the engine and where the data lies. Consent is given anew in every process.
-    Where the folder is from somebody else, everything that reaches outside it must be among them, such as base_url and
-    data. Data from memory must be given again as `source`.
+    the parts of a run, such as caps, keys, the engine and where the data lies. Consent must be given again
+    in every process. Where the folder is from somebody else, everything that reaches outside it must be among them,
+    such as base_url and data. Data from memory must be given again as `source`.
     """
     on_disk = TextFolder(folder)
     _refuse_fixed(on_disk, changes)
@@ -160,7 +160,7 @@ def settings_to_resume(folder: str | Path, changes: Mapping[str, Any], *, in_mem
     uses: list[Use] = ["generator", "embedder", "ledger", "engine"]
     if not in_memory:
         uses.append("data")
-    # The budget is set by whoever starts a run; resuming it is no such decision.
+    # Whoever starts a run sets the budget; resuming a run must not raise it.
     settings = on_disk.agreed(uses, **changes).with_values(budget_epsilon=changes.get("budget_epsilon"))
     if not in_memory and not settings.data:
         raise InputError(f"the data of {folder} was in memory; give it again")

@@ -164,7 +164,7 @@ class TextFolder:
         )
 
     def same_run(self, settings: Settings) -> Settings:
-        """Return settings to go on with: these, if a run that is there was started with the same."""
+        """Return the settings to resume with: these, if the run in the folder was started with the same."""
         if not self._settings.exists():
             return settings
         stored = self.settings()

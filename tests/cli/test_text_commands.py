@@ -20,15 +20,9 @@ from gape.cli.shared import resumable
 from gape.language.request import Request
 from gape.weights import KNOWN
 from generators.writing import write
-from made_up import CANARIES, leaks, private_rows, public_texts, write_corpus, write_csv
+from made_up import CANARIES, PROMPTS, leaks, private_rows, public_texts, write_corpus, write_csv
 
 SMALL = ["--text", "review", "--samples", "6", "--rounds", "2", "--scales", "0.4,0.8"]
-PROMPTS = """
-domain = "short reports"
-words = 16
-random = ["Write one of {domain}."]
-rephrase = ["Say it in other words: {sample}"]
-"""
 
 
 @pytest.fixture

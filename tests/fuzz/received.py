@@ -31,7 +31,7 @@ from fuzz.targets import CANARY, Target, spoil_run
 from gape.embedders.minilm import MiniLM
 from gape.settings import Settings
 from gape.synthesize import run_text
-from made_up import write_corpus
+from made_up import PROMPTS, write_corpus
 
 TOKEN = "ghp_Marked53cret4711"  # noqa: S105  (made up)
 DIARY = "a diary of nine words that nobody else may read"
@@ -46,12 +46,6 @@ choices = ["low", "mid", "high"]
 [price]
 least = 0
 most = 99
-"""
-PROMPTS = """
-domain = "short reports"
-words = 16
-random = ["Write one of {domain}."]
-rephrase = ["Say it in other words: {sample}"]
 """
 
 

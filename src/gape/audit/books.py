@@ -65,7 +65,7 @@ class RunAudit:
 
 
 def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
-    """Derive anew what a run must have recorded to keep its promise, and compare; finished or not, text or vectors.
+    """Derive again what a run must have recorded to keep its promise, and compare; finished or not, text or vectors.
 
     The plan's sigma is derived from its epsilon and delta; every release in the ledger must have that sigma, the plan's
     votes per unit and neighbours and a secure source, once a round; votes on disk must be those in the ledger; and a

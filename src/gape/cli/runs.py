@@ -125,7 +125,7 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
     if now.versions:
         rows["versions"] = versions_in_words(now.versions)
     if now.budget is None or now.epsilon_spent is None or now.dataset_epsilon is None:
-        theirs = "its settings are not yours, so where they say the ledger is was not looked; give --ledger"
+        theirs = "its settings are not yours, so the ledger that they name was not opened; give --ledger"
         rows["spent"] = f"not known: {'the ledger is not where the settings say' if now.own else theirs}"
     else:
         rows["spent"] = f"{_spent(now.epsilon_spent)} by this run, at delta {stated(now.budget.delta, 3)}"

@@ -99,8 +99,8 @@ def resume(
     """Resume a stopped run with its original settings.
 
     No stored answer is asked for again, and no round is paid for twice. Flags change what may differ between the parts
-    of a run: where data and ledger lie now, keys, caps, the engine. Consent is given anew each time. In a folder from
-    somebody else, give whatever reaches outside it, such as --data and --base-url: nothing it names is followed.
+    of a run: where data and ledger lie now, keys, caps, the engine. Consent must be given again each time. In a folder
+    from somebody else, give whatever reaches outside it, such as --data and --base-url: nothing it names is followed.
     """
     if not TextFolder(run).finished:
         _fetch_models(settings_to_resume(run, changes))

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -116,14 +116,14 @@ def _whole(value: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The private records of a seed, divided: (n, d) in all."""
+    """The private records of a seed, divided: (n, d) in all. Its repr shows none of them."""
 
-    voters: Points
-    units: list[str] | None  # of each voter
-    held_out: Points  # those that score
-    again: Points  # voters that score too, as many
-    texts: list[str] | None = None  # of each voter; None where records are not texts
-    tested: list[str] | None = None  # of those that score; likewise
+    voters: Points = field(repr=False)
+    units: list[str] | None = field(repr=False)  # of each voter
+    held_out: Points = field(repr=False)  # those that score
+    again: Points = field(repr=False)  # voters that score too, as many
+    texts: list[str] | None = field(default=None, repr=False)  # of each voter; None where records are not texts
+    tested: list[str] | None = field(default=None, repr=False)  # of those that score; likewise
 
     @classmethod
     def of(

@@ -117,8 +117,8 @@ class _Job:
     """What a worker is started with."""
 
     points: SharedPoints
-    units: Sequence[str] | None
-    texts: Sequence[str] | None
+    units: Sequence[str] | None = field(repr=False)
+    texts: Sequence[str] | None = field(repr=False)
     grid: Grid
     study: Study
     build: Builder
