@@ -1,6 +1,6 @@
 """Several runs on one GPU: whether all of them finish, how fast, and the peak memory of each.
 
-python benchmarks/shared_gpu.py MODEL [--runs 1 2 4] [--samples 500] [--rounds 2]
+python benchmarks/shared_gpu.py MODEL [--embedder minilm] [--runs 1 2 4] [--samples 500] [--rounds 2]
 
 MODEL is what `--generator hf:` takes: a folder, a .gguf file, or a name on the hub. Every run is a `gape run` on the
 demo's questions in a process of its own, with a ledger of its own. Then another process holds all but a few gigabytes
@@ -26,6 +26,7 @@ GIB = 2**30
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
+    parser.add_argument("--embedder", default="minilm")
     parser.add_argument("--runs", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--samples", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=2)
@@ -68,7 +69,16 @@ def _start(folder: Path, chosen: argparse.Namespace, *, resume: bool = False) ->
     data, run = folder / "questions.csv.gz", folder / "run"
     if not resume:
         data.write_bytes(files("gape.demos").joinpath("questions.csv.gz").read_bytes())
-    made = ["--generator", f"hf:{chosen.model}", "--samples", chosen.samples, "--rounds", chosen.rounds]
+    made = [
+        "--generator",
+        f"hf:{chosen.model}",
+        "--embedder",
+        chosen.embedder,
+        "--samples",
+        chosen.samples,
+        "--rounds",
+        chosen.rounds,
+    ]
     arguments = (
         ["resume", run]
         if resume

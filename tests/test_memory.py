@@ -101,6 +101,16 @@ def test_a_model_that_cannot_fit_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
         TransformersModel(FOLDER, device="cpu")
 
 
+def test_an_embedder_that_cannot_be_loaded_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object, **__: object) -> Any:
+        raise RuntimeError("CUDA error: out of memory. Search for `cudaErrorMemoryAllocation' in its manual")
+
+    monkeypatch.setattr("sentence_transformers.SentenceTransformer", never)
+    with pytest.raises(DeviceError, match="too little free memory to load some/folder; stop other programs") as refused:
+        SentenceTransformer("some/folder")
+    assert "cudaError" not in str(refused.value)
+
+
 class _Encoder:
     """What encodes on a device that holds four texts."""
 

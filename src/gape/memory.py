@@ -40,6 +40,15 @@ def let_go() -> None:
         torch.cuda.empty_cache()
 
 
+def refuse_full(error: BaseException, model: object) -> None:
+    """Raise DeviceError if `model` could not be loaded because the device is full; return for other errors."""
+    if is_full(error):
+        raise DeviceError(
+            f"the GPU has too little free memory to load {model}; stop other programs on it, or hide it by "
+            "CUDA_VISIBLE_DEVICES= to use the processor"
+        ) from None
+
+
 class Pressure:
     """How much to try at once on a device that may be full: `batch`, which halves each time it does not fit."""
 

@@ -13,7 +13,7 @@ from gape.embedders.watched import Listener, nobody
 from gape.errors import InputError, in_one_line
 from gape.language.slots import record
 from gape.language.transformers import weights_digest
-from gape.memory import Pressure
+from gape.memory import Pressure, refuse_full
 from gape.types import Floats, Points, Samples
 
 _PUBLIC = 256  # texts at once where none is private
@@ -47,6 +47,7 @@ class SentenceTransformer:
                 )
             self._model = loaded.float().eval()
         except Exception as error:  # whatever the libraries and the files raise
+            refuse_full(error, model)
             raise InputError(
                 f"sentence-transformers cannot load {model} ({in_one_line(error)}); name the folder of such a model, "
                 "or one of the hub"

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from gape._silence import hub_unused_for
-from gape.errors import DeviceError, InputError, in_one_line
+from gape.errors import InputError, in_one_line
 from gape.language.decoding import Batch
 from gape.language.request import Completion, Request
 from gape.language.row import Ends, Row, ends_sentence
 from gape.language.sampling import Sampling
 from gape.language.slots import Slots, is_plain, slots_that_fit
-from gape.memory import Pressure, is_full
+from gape.memory import Pressure, refuse_full
 
 # A processor gains little by more. An H200 writes as fast with 2,048 slots as with 4,096, in half the memory.
 _BATCHES = {"cpu": 32, "cuda": 2048}
@@ -89,11 +89,7 @@ class TransformersModel:
                 self._model = loader.from_pretrained(folder, dtype=dtype, **how).to(self._device).eval()
             self._chat(Request("Hello."))
         except Exception as error:  # whatever the libraries, the files and the template raise
-            if is_full(error):
-                raise DeviceError(
-                    f"the GPU has too little free memory to load {model}; stop other programs on it, or hide it by "
-                    "CUDA_VISIBLE_DEVICES= to use the processor"
-                ) from None
+            refuse_full(error, model)
             raise InputError(
                 f"transformers cannot load {model} in {dtype} on {self._device} ({in_one_line(error)}); name a folder, "
                 "a .gguf file or a model of the hub that is a causal language model, and a system prompt only if it "
