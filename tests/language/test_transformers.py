@@ -2,7 +2,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from contracts.language_model import LanguageModelContract
 from gape.errors import InputError
 from gape.language.decoding import Batch
 from gape.language.request import LanguageModel, Request
-from gape.language.sampling import Sampling
+from gape.language.sampling import Sampling, last_tokens
 from gape.language.transformers import TransformersModel
 from small_model import FOLDER, MIXED, answers, model, tokens
 
@@ -78,7 +78,8 @@ class TestAnswers:
 
         question = Request("Once upon a time", "there was a", max_tokens=20, temperature=0.0, seed=7)
         ids = tokens("Once upon a time\nthere was a")
-        theirs = model()._model.generate(torch.tensor([ids]), max_new_tokens=20, do_sample=False)[0].tolist()
+        how = {"max_new_tokens": 20, "do_sample": False, "repetition_penalty": 1.05}
+        theirs = model()._model.generate(torch.tensor([ids]), **how)[0].tolist()
         (ours,) = answers(question)
         whole = model()._tokenizer.decode(theirs, skip_special_tokens=True)
         assert whole == "Once upon a time\nthere was a" + ours.text
@@ -136,7 +137,9 @@ class TestChat:
             TransformersModel(altered(chat_template__jinja=picky), system="Be brief.")
 
 
-def shares(sampling: dict[str, Any], logits: list[float], temperature: float, grid: int = 4000) -> NDArray[np.float64]:
+def shares(
+    sampling: dict[str, Any], logits: list[float], temperature: float, grid: int = 4000, recent: Sequence[int] = (0,)
+) -> NDArray[np.float64]:
     """How often each token is sampled when the draws are spread evenly over [0, 1)."""
     import torch  # noqa: PLC0415  (heavy)
 
@@ -145,6 +148,7 @@ def shares(sampling: dict[str, Any], logits: list[float], temperature: float, gr
         torch.tensor([logits] * grid),
         torch.full((grid,), temperature, dtype=torch.double),
         torch.arange(grid, dtype=torch.double)[:, None] / grid,
+        torch.tensor([last_tokens(list(recent))] * grid),
     )
     assert sampled.shape == (grid, 1)
     assert finite.all()
@@ -174,6 +178,26 @@ class TestSampling:
         expected = weights / weights.sum()
         np.testing.assert_allclose(shares(sampling, list(self.LOGITS), temperature), expected, atol=1e-3)
 
+    def test_tokens_that_were_just_written_are_made_less_likely_once(self) -> None:
+        """As llama.cpp has it: a positive logit is divided by the penalty, and a negative one multiplied."""
+        logits = np.array(self.LOGITS)
+        logits[2], logits[1] = 2.0 / 1.3, -1.0 * 1.3
+        expected = np.exp(logits) / np.exp(logits).sum()
+        found = shares({**UNFILTERED, "repeat_penalty": 1.3}, list(self.LOGITS), 1.0, recent=[2, 1, 2, 2])
+        np.testing.assert_allclose(found, expected, atol=1e-3)
+
+    def test_the_last_64_tokens_count_and_none_before(self) -> None:
+        assert last_tokens(list(range(100))) == list(range(36, 100))
+        assert last_tokens([5, 6]) == [5] * 63 + [6]
+
+    def test_a_penalty_has_an_answer_repeat_itself_less(self) -> None:
+        def repeated(penalty: float) -> int:
+            own = TransformersModel(FOLDER, device="cpu", repeat_penalty=penalty)
+            asked = [Request("Once upon a time", max_tokens=60, temperature=0.0), Request("Lily", max_tokens=60)]
+            return sum(len(answer.text.split()) - len(set(answer.text.split())) for answer in answers(*asked, by=own))
+
+        assert repeated(1.5) < repeated(1.0)
+
     def test_a_token_without_a_chance_never_comes(self) -> None:
         found = shares({**UNFILTERED, "top_k": 1}, [1.0, 0.0, 3.0, 2.0], 1.0)
         np.testing.assert_array_equal(found, [0, 0, 1, 0])
@@ -189,7 +213,7 @@ class TestSampling:
 class TestName:
     def test_it_tells_the_model_the_precision_the_sampling_and_the_system_prompt(self) -> None:
         other = TransformersModel(FOLDER, dtype="bfloat16", device="cpu", min_p=0.1, system="You write.")
-        pattern = r"llama [0-9a-f]{12} \(%s, top_k=50, top_p=0.95, min_p=%s, system='%s'\)"
+        pattern = r"llama [0-9a-f]{12} \(%s, top_k=50, top_p=0.95, min_p=%s, repeat_penalty=1.05, system='%s'\)"
         assert re.fullmatch(pattern % ("float32", "0.02", ""), model().name)
         assert re.fullmatch(pattern % ("bfloat16", "0.1", "You write."), other.name)
         assert len(answers(Request("Tim", max_tokens=3), by=other)) == 1
@@ -211,6 +235,11 @@ class TestRefusals:
     def test_settings_out_of_range(self, wrong: dict[str, Any]) -> None:
         with pytest.raises(InputError, match=f"{next(iter(wrong))}.* got .*{next(iter(wrong.values()))}"):
             TransformersModel(FOLDER, **wrong)
+
+    @pytest.mark.parametrize("wrong", [0.9, 2.5, float("nan")])
+    def test_a_penalty_that_is_none(self, wrong: float) -> None:
+        with pytest.raises(InputError, match="repeat_penalty must lie between 1, which is none, and 2, got"):
+            TransformersModel(FOLDER, repeat_penalty=wrong)
 
     @pytest.mark.parametrize("missing", ["torch", "transformers"])
     def test_a_library_that_is_not_installed(self, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:

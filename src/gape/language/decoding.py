@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gape.language.row import Ends, Row
-from gape.language.sampling import Sampling
+from gape.language.sampling import Sampling, last_tokens
 
 
 class Batch:
@@ -28,11 +28,13 @@ class Batch:
             mask[i, width - len(row.prompt) :] = 1
             draws[i, : row.limit] = torch.from_numpy(row.draws())
         temperatures = torch.tensor([row.temperature for row in rows], dtype=torch.double)
-        ids, mask, draws, temperatures = (each.to(device) for each in (ids, mask, draws, temperatures))
+        recent = torch.tensor([last_tokens(row.prompt) for row in rows])
+        ids, mask, draws, temperatures, recent = (each.to(device) for each in (ids, mask, draws, temperatures, recent))
         cache = self._transformers.DynamicCache(config=self._model.config)
         for step in range(steps):
             logits = self._next(ids, mask, cache)
-            ids, finite = self._sampling(torch, logits, temperatures, draws[:, step : step + 1])  # (n, 1)
+            ids, finite = self._sampling(torch, logits, temperatures, draws[:, step : step + 1], recent)  # (n, 1)
+            recent = torch.cat([recent[:, 1:], ids], dim=1)
             if not finite.all():
                 raise FloatingPointError
             for row, token in zip(rows, ids[:, 0].tolist(), strict=True):
@@ -46,7 +48,9 @@ class Batch:
                 break
             if len(going) < len(rows):
                 rows, keep = [rows[i] for i in going], torch.tensor(going, device=device)
-                ids, mask, draws, temperatures = (each[keep] for each in (ids, mask, draws, temperatures))
+                ids, mask, draws, temperatures, recent = (
+                    each[keep] for each in (ids, mask, draws, temperatures, recent)
+                )
                 cache.reorder_cache(keep)
             mask = torch.cat([mask, mask.new_ones((len(ids), 1))], dim=1)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+RECENT = 64  # tokens, of the prompt too
 _BLOCKS = 192  # into which a vocabulary is cut to find its likeliest tokens
 
 
@@ -11,18 +12,25 @@ class Sampling:
     """What is kept before the temperature.
 
     The `top_k` likeliest tokens (0: all), of these the `top_p` of the probability, and of these what has at least
-    `min_p` of the likeliest one's.
+    `min_p` of the likeliest one's; all that after tokens among the last `RECENT` were made less likely by
+    `repeat_penalty`, which 1 leaves as they are.
     """
 
     top_k: int
     top_p: float
     min_p: float
+    repeat_penalty: float = 1.0
 
-    def __call__(self, torch: Any, logits: Any, temperatures: Any, draws: Any) -> tuple[Any, Any]:
+    def __call__(self, torch: Any, logits: Any, temperatures: Any, draws: Any, recent: Any) -> tuple[Any, Any]:
         """Return one token for every row, (n, 1): where its draw, uniform on [0, 1), falls among the probabilities.
 
-        And whether its probabilities are numbers, (n,). `draws` is (n, 1).
+        And whether its probabilities are numbers, (n,). `draws` is (n, 1), and `recent` has the last tokens of each,
+        (n, RECENT), with any of them repeated where there are fewer.
         """
+        if self.repeat_penalty != 1:
+            seen = logits.gather(1, recent)
+            weaker = torch.where(seen > 0, seen / self.repeat_penalty, seen * self.repeat_penalty)
+            logits = logits.scatter(1, recent, weaker)
         kept = min(self.top_k or logits.shape[1], logits.shape[1])
         values, tokens = likeliest(logits, kept)
         values = values.double()
@@ -35,6 +43,12 @@ class Sampling:
         wanted = (1 - draws) * sums[:, -1:]  # above 0, so a token without a chance is never the first
         place = torch.searchsorted(sums, wanted).clamp(max=kept - 1)  # beyond the last where there are no numbers
         return tokens.gather(1, place), ~tempered[:, 0].isnan()
+
+
+def last_tokens(tokens: list[int]) -> list[int]:
+    """Return the last `RECENT` tokens, the first of them repeated where there are fewer."""
+    last = tokens[-RECENT:]
+    return [last[0]] * (RECENT - len(last)) + last
 
 
 def likeliest(logits: Any, kept: int) -> tuple[Any, Any]:

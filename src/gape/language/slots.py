@@ -14,7 +14,7 @@ import numpy as np
 from gape.language.library import NAME, Library
 from gape.language.llama import Llama, is_llama
 from gape.language.row import Ends, Row
-from gape.language.sampling import Sampling
+from gape.language.sampling import RECENT, Sampling, last_tokens
 from gape.memory import free_bytes, is_full
 
 _STRIDE = 8  # steps between two looks: an answer that ends waits for half of them on average
@@ -78,6 +78,7 @@ class Slots:
         self._limit = zeros(count)
         self._going = zeros(count, dtype=torch.bool)
         self._finite = torch.ones(count, dtype=torch.bool, device=model.device)
+        self._recent = zeros(count, RECENT)  # the last tokens, the next one to be read included
         self._temperature = torch.ones(count, dtype=torch.double, device=model.device)
         self._draws = zeros(count, self.room, dtype=torch.double)
         self._tokens = zeros(count, self.room + 1)  # the last column takes what slots write that are done
@@ -127,6 +128,7 @@ class Slots:
         put(self._ids, [[row.prompt[-1]] for row in rows])
         put(self._place, [len(row.prompt) - 1 for row in rows])
         put(self._written, [0] * len(rows))
+        put(self._recent, [last_tokens(row.prompt) for row in rows])
         put(self._limit, [row.limit for row in rows])
         put(self._enough, [row.enough for row in rows])
         put(self._going, [True] * len(rows))
@@ -163,11 +165,12 @@ class Slots:
         torch, going = self._torch, self._going
         logits = self._reader.step(self._ids, self._place, torch.where(going, self._place + 1, 1))
         draws = self._draws.gather(1, self._written[:, None].clamp(max=self.room - 1))
-        tokens, finite = self._sampling(torch, logits, self._temperature, draws)
+        tokens, finite = self._sampling(torch, logits, self._temperature, draws, self._recent)
         self._finite &= finite | ~going
         column = torch.where(going, self._written, self.room)
         self._tokens.scatter_(1, column[:, None], tokens)
         self._ids.copy_(torch.where(going[:, None], tokens, self._ids))
+        self._recent.copy_(torch.cat([self._recent[:, 1:], tokens], dim=1))
         self._place += going
         self._written += going
         said = self._closing[tokens[:, 0]] & (self._written >= self._enough)

@@ -50,6 +50,7 @@ class TransformersModel:
         top_k: int = 50,
         top_p: float = 0.95,
         min_p: float = 0.02,
+        repeat_penalty: float = 1.05,
     ) -> None:
         """Load `model`: a folder, a GGUF file (which needs the packages gguf and accelerate) or a name on the hub.
 
@@ -58,13 +59,15 @@ class TransformersModel:
         template, the prompt is the user's turn, after a turn of the `system` unless that is empty; where it has none,
         the prompt is a line of text that the answer follows. Before the temperature, sampling keeps the `top_k`
         likeliest tokens (0: all), of these the `top_p` of the probability, and of these what has at least `min_p` of
-        the likeliest one's.
+        the likeliest one's, after tokens among the last 64 were made less likely by `repeat_penalty`.
         """
         if (batch is not None and batch < 1) or top_k < 0 or not 0 < top_p <= 1 or not 0 <= min_p <= 1:
             raise InputError(
                 "batch must be at least 1, top_k at least 0, top_p above 0 and up to 1, min_p from 0 to 1, "
                 f"got {batch}, {top_k}, {top_p} and {min_p}"
             )
+        if not 1 <= repeat_penalty <= 2:
+            raise InputError(f"repeat_penalty must lie between 1, which is none, and 2, got {repeat_penalty}")
         try:
             import torch  # noqa: PLC0415  (heavy, and in an extra)
             import transformers  # noqa: PLC0415  (likewise)
@@ -77,7 +80,7 @@ class TransformersModel:
         kind = self._device.partition(":")[0]
         dtype = dtype or ("bfloat16" if kind == "cuda" else "float32")
         self._batch = batch or _BATCHES.get(kind, 32)
-        self._system, self._sampling = system, Sampling(top_k, top_p, min_p)
+        self._system, self._sampling = system, Sampling(top_k, top_p, min_p, repeat_penalty)
         # Variations of all texts are asked for by a few prompts, and follow a few tokens.
         self._turns, self._decode_one = lru_cache(_REMEMBERED)(self._template), lru_cache(_REMEMBERED)(self._decode)
         folder, file = (Path(model).parent, Path(model).name) if str(model).endswith(".gguf") else (model, None)
@@ -107,7 +110,7 @@ class TransformersModel:
             frozenset(place for token, place in vocabulary if ends_sentence(token)),
         )
         known = f"{self._model.config.model_type} {weights_digest(self._model, self._tokenizer.chat_template or '')}"
-        self._name = f"{known} ({dtype}, {top_k=}, {top_p=}, {min_p=}, {system=})"
+        self._name = f"{known} ({dtype}, {top_k=}, {top_p=}, {min_p=}, {repeat_penalty=}, {system=})"
 
     @property
     def name(self) -> str:
