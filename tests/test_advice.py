@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -51,6 +52,8 @@ def test_calls_are_counted_round_by_round() -> None:
     assert calls_of(plan) == (20, 120, 60, 60)
     assert outlook(plan, 1000, Writer()).calls == 260
     assert outlook(plan, 1000, Writer(model=False)).calls == 0
+    wide = replace(plan, initial=70, vary_start=False)
+    assert calls_of(wide) == (70, 0, 60, 60)
 
 
 def test_the_outlook_sets_votes_against_noise() -> None:

@@ -10,7 +10,18 @@ SOURCE = Path(gape.__file__).parent
 # A module may import modules of its own layer and of lower ones. Packages are listed by their folder.
 LAYERS = [
     {"types", "errors", "_compiled", "_silence", "parallel"},
-    {"protocols", "geometry", "clustering", "fingerprint", "files", "databases", "ownership", "memory", "values"},
+    {
+        "protocols",
+        "geometry",
+        "clustering",
+        "copies",
+        "fingerprint",
+        "files",
+        "databases",
+        "ownership",
+        "memory",
+        "values",
+    },
     {
         "privacy",
         "voting",
@@ -25,7 +36,7 @@ LAYERS = [
         "metrics",
         "diagnostics",
     },
-    {"evolve", "labels", "presets", "theory", "generators", "embedders", "settings", "advice"},
+    {"evolve", "last_pass", "labels", "presets", "theory", "generators", "embedders", "settings", "advice"},
     {"run_folder", "reach", "record", "run", "export", "plots", "cluster"},
     {
         "writers",
@@ -74,6 +85,7 @@ SIDEWAYS = {
     ("embedding", "assembly"),
     ("embedding", "text_folder"),
     ("expand", "assembly"),
+    ("expand", "rules"),
     ("expand", "writers"),
     ("expand", "text_folder"),
     ("evaluate", "assembly"),

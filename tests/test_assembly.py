@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,20 @@ class TestResolved:
         assert chosen.delta == pytest.approx(1 / (90 * math.log(90)))
         assert chosen.variation == "resample"
         assert len(chosen.scales or ()) * (chosen.copies or 0) == 7
-        assert chosen.initial == chosen.samples
+        assert chosen.initial == 8 * (chosen.samples or 0)
+        assert chosen.vary_start is False
         plan = make_plan(chosen)
         assert plan.sigma == noise_scale(2.0, plan.delta, 6)
+
+    def test_the_start_is_varied_where_texts_need_not_be_distinct(self) -> None:
+        for values in ({"distinct": False}, {"selector": "ranking"}, {"signed": True}, {"vary_start": True}):
+            chosen = settings(**values)
+            assert chosen.vary_start is True
+            assert chosen.initial == chosen.samples
+        wide = settings(initial=33)
+        assert (wide.initial, wide.vary_start) == (33, False)
+        augpe = settings(preset="augpe", samples=10)
+        assert (augpe.initial, augpe.vary_start, augpe.distinct) == (20, True, False)
 
     def test_n_is_the_number_of_users_where_these_are_protected(self) -> None:
         data = records(user="who")
@@ -150,7 +162,9 @@ class TestSelectors:
             return found
 
         sigma = make_plan(settings()).sigma
-        assert rule() == Gape(math.inf, sigma, spare=2.0, signed=False, centres=0.5)
+        usual = Gape(math.inf, sigma, spare=2.0, signed=False, centres=0.5)
+        assert rule() == replace(usual, distinct=True)
+        assert rule(distinct=False) == usual
         corpus = rule(generator=f"corpus:{QUESTIONS}", corpus_text="text")
         assert corpus == Gape(math.inf, math.inf, spare=2.0, signed=False, noise=sigma)
         assert rule(signed=True) == Gape(math.inf, sigma, spare=2.0)
@@ -167,7 +181,8 @@ class TestSelectors:
     def test_labels_have_their_own(self) -> None:
         chosen = settings(label="stars", labels=["low", "mid"])
         assert make_selector(chosen, make_plan(chosen), 90) == PerLabel(
-            Gape(math.inf, make_plan(chosen).sigma, spare=2.0, signed=False, centres=0.5), ("low", "mid")
+            Gape(math.inf, make_plan(chosen).sigma, spare=2.0, signed=False, centres=0.5, distinct=True),
+            ("low", "mid"),
         )
 
 

@@ -36,7 +36,7 @@ from gape.compare import (
     held_out,
     read_comparison,
 )
-from gape.compare.cell import Result, Score, Split, Turn
+from gape.compare.cell import Known, Result, Score, Split, Turn
 from gape.compare.pool import _Office, _Worker
 from gape.compare.results import Estimate
 from gape.compare.shared import SharedPoints
@@ -432,22 +432,22 @@ class TestSplit:
     def test_a_user_is_on_one_side(self) -> None:
         points = np.arange(400, dtype=np.float32).reshape(200, 2)
         users = [f"user {i % 23}" for i in range(200)]
-        split = Split.of(points, users, Study(PLAN, held_out=0.4, scored=500), seed=3)
+        split = Split.of(points, Known(users), Study(PLAN, held_out=0.4, scored=500), seed=3)
         owner = {tuple(point): user for point, user in zip(points.tolist(), users, strict=True)}
         out = {owner[tuple(point)] for point in split.held_out.tolist()}
-        assert split.units == [owner[tuple(point)] for point in split.voters.tolist()]
+        assert split.known.units == [owner[tuple(point)] for point in split.voters.tolist()]
         assert len(out) == 9
-        assert len(set(split.units)) == 14
-        assert not out & set(split.units)
+        assert len(set(split.known.units)) == 14
+        assert not out & set(split.known.units)
 
     def test_both_parts_score_with_as_many(self) -> None:
-        split = Split.of(private_points(), None, Study(PLAN, scored=25), seed=0)
+        split = Split.of(private_points(), Known(), Study(PLAN, scored=25), seed=0)
         assert (len(split.voters), len(split.held_out), len(split.again)) == (160, 25, 25)
         assert {row.tobytes() for row in split.again} <= {row.tobytes() for row in split.voters}
 
     def test_too_few_are_refused(self) -> None:
         with pytest.raises(InputError, match="of 10 private records 2 are held out and 8 vote"):
-            Split.of(private_points()[:10], None, STUDY, seed=0)
+            Split.of(private_points()[:10], Known(), STUDY, seed=0)
 
 
 class TestResults:
@@ -551,9 +551,9 @@ class TestTexts:
     def test_what_holds_private_texts_shows_none(self) -> None:
         texts = [row["review"] for row in private_rows(60)]
         study = Study(Plan(epsilon=1.0, delta=1e-3, rounds=1, samples=3, scales=(0.5,)), 0.2, 10, 1, 0.05)
-        split = Split.of(np.zeros((60, 2), dtype=np.float32), texts, study, 0, texts)
-        assert split.texts is not None
-        assert split.tested is not None
+        split = Split.of(np.zeros((60, 2), dtype=np.float32), Known(texts, texts), study, 0)
+        assert split.known.texts is not None
+        assert split.tested.texts is not None
         assert not any(text in repr(split) for text in texts)
 
     def test_what_cells_side_by_side_wait_for_stays_embedded(

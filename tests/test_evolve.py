@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -69,6 +69,33 @@ def test_a_proposal_holds_the_samples_and_their_variations_at_every_scale() -> N
     moved = np.linalg.norm(samples - before.synthetic[proposed.proposal.parents], axis=1)
     assert (moved[3:] > 0).all()
     assert moved[scales == 0.1].mean() > moved[scales == 0.01].mean()
+
+
+def test_a_wide_start_is_voted_on_as_it_is() -> None:
+    plan = replace(FREE, initial=15, vary_start=False)
+    history = states(plan, Ranking())
+    start, proposed = history[0], history[1].proposal
+    assert proposed is not None
+    assert np.array_equal(proposed.samples, start.synthetic)
+    assert proposed.parents.tolist() == list(range(15))
+    assert set(proposed.scales) == {0.0}
+    assert [len(state.synthetic) for state in finished(history)] == [15, 3, 3, 3, 3]
+    second = history[3].proposal
+    assert second is not None
+    assert len(second.samples) == 15
+
+
+def test_a_selector_that_wants_to_see_the_candidates_does() -> None:
+    seen: list[Samples] = []
+
+    class Looking(Ranking):
+        def among(self, samples: Samples) -> Selector:
+            seen.append(samples)
+            return Ranking()
+
+    proposals = [state.proposal for state in states(FREE, Looking()) if state.proposal is not None]
+    assert len(proposals) == FREE.rounds
+    assert all(np.array_equal(got, each.samples) for got, each in zip(seen, proposals, strict=True))
 
 
 def test_samples_need_not_be_kept() -> None:

@@ -28,6 +28,8 @@ def test_candidates_count_samples_copies_and_scales() -> None:
     assert plan(scales=(1.0, 0.5, 0.25), copies=2).candidates == 5 * 7
     assert plan(scales=(1.0, 0.5, 0.25), copies=2, keep=False).candidates == 5 * 6
     assert plan(initial=10).candidates == 20
+    assert plan(initial=30, vary_start=False).candidates == 30
+    assert plan(initial=8, vary_start=False).candidates == 10
 
 
 def test_an_extended_plan_keeps_its_noise_and_costs_more() -> None:

@@ -11,6 +11,8 @@ from gape.errors import InputError
 from gape.language.request import Request
 from gape.language.scripted import ScriptedModel
 from gape.prompts import SAMPLE_CHARACTERS, SHIPPED, Prompts, delimited, generic, load, topic_lists, topics_from_model
+from gape.prompts.topics import shipped_list
+from gape.types import Points, Samples
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -84,7 +86,7 @@ def test_the_seed_decides_and_topics_differ() -> None:
 
 def test_openings_are_drawn_where_there_are_any() -> None:
     prompts = load("pubmed")
-    assert {prompts.opening(rng(seed)) for seed in range(200)} == set(prompts.openings)
+    assert {prompts.opening(rng(seed)) for seed in range(2000)} == set(prompts.openings)
     assert all(opening == opening.strip() for name in SHIPPED for opening in load(name).openings)
     assert replace(prompts, openings=()).opening(rng()) == ""
 
@@ -93,7 +95,8 @@ def test_instructions_are_the_words_that_do_not_change() -> None:
     prompts = Prompts(
         "p", "d", ("Write {what} now.",), ("Again, {tone}: {sample}",), rules={"what": ("a",), "tone": ("b",)}
     )
-    assert prompts.instructions == ("Write ", " now.", "Again, ", ": ")
+    assert prompts.instructions[:4] == ("Write ", " now.", "Again, ", ": ")
+    assert prompts.instructions[4:] == ("Here is an example: ", "\nWrite about the same thing, but in your own words.")
 
 
 def test_a_domain_makes_prompts() -> None:
@@ -200,13 +203,76 @@ class TestTopicsFromModel:
         assert len({call.seed for call in model.calls}) == len(model.calls) == 10
 
     def test_a_model_that_can_continue_is_given_the_first_number(self) -> None:
-        model = ScriptedModel(lambda request: f' Oak {request.seed}\n2. Ash {request.seed}\n3. A "half\nB)')
+        model = ScriptedModel(lambda request: f' Oak {request.seed} tree\n2. Ash {request.seed} tree\n3. A "half\nB)')
         topics = topics_from_model(model, "notes", 40, rng())
         assert {call.opening for call in model.calls} == {"1."}
-        assert set(topics) == {f"{tree} {call.seed}" for tree in ("Oak", "Ash") for call in model.calls}
+        assert set(topics) == {f"{tree} {call.seed} tree" for tree in ("Oak", "Ash") for call in model.calls}
+
+    def test_invented_words_are_left_out_unless_they_are_named_twice(self) -> None:
+        lists = iter(["1. Adrest\n2. Colander\n3. A large kettle", "1. Achala spice\n2. Colanders, colander", "", ""])
+        rest = "".join(f"\n{i}. {word}" for i, word in enumerate(["Soup", "Bread", "Salt", "Rice", "Tea", "Milk"]))
+        model = ScriptedModel(lambda _: next(lists, "") + rest, can_continue=False)
+        topics = topics_from_model(model, "notes on kitchens", 20, rng())
+        assert "Colander" in topics
+        assert "A large kettle" in topics
+        assert not {"Adrest", "Achala spice"} & set(topics)
+
+    def test_articles_and_plurals_make_no_other_topic(self) -> None:
+        lines = "1. A dog\n2. dogs\n3. The Dog\n4. Cats\n5. Bees\n6. Soil\n7. Tea\n8. Rain\n9. Snow\n10. Wind"
+        topics = topics_from_model(ScriptedModel(lambda _: lines, can_continue=False), "notes", 20, rng())
+        assert topics == ("A dog", "Cats", "Bees", "Soil", "Tea", "Rain", "Snow", "Wind")
+
+    def test_what_is_off_topic_is_left_out(self) -> None:
+        words = ["tomatoes", "potatoes", "war", "cabbages", "radishes", "lettuces", "oil", "cucumber", "zucchini"]
+        near = {"my plots", *words} - {"war", "oil"}
+
+        class Near:
+            """Puts the domain and what belongs to it at one place, and all else far away."""
+
+            def embed(self, samples: Samples) -> Points:
+                return np.array([[0.0 if text in near else 1.0] for text in samples], dtype=np.float32)
+
+        lines = "\n".join(f"{i}. {word}" for i, word in enumerate([*words, "turnips"]))
+        near.add("turnips")
+        topics = topics_from_model(ScriptedModel(lambda _: lines, can_continue=False), "my plots", 50, rng(), Near())
+        assert set(topics) == near - {"my plots"}
+
+    @pytest.mark.parametrize(
+        ("domain", "name"),
+        [
+            ("customer reviews of kitchen tools", "reviews"),
+            ("support tickets of a bank", "support"),
+            ("Abstracts of clinical trials", "medical"),
+            ("posts by gardeners", "forum"),
+            ("letters to a landlord", "everyday"),
+        ],
+    )
+    def test_a_domain_has_a_shipped_list(self, domain: str, name: str) -> None:
+        assert shipped_list(domain) == name
+        topics = topics_from_model(ScriptedModel(lambda _: ""), domain, 30, rng())
+        assert set(topics) <= set(topic_lists()[name])
+
+    def test_topics_of_the_shipped_list_join_those_of_the_model_where_they_are_on_topic(self) -> None:
+        class Words:
+            """Puts texts with the word shop near the domain, and all else far away."""
+
+            def embed(self, samples: Samples) -> Points:
+                near = [text == "reviews of shops" or "shop" in text for text in samples]
+                return np.array([[0.0 if each else 1.0] for each in near], dtype=np.float32)
+
+        model = ScriptedModel(lambda _: "1. A hat shop\n2. A rude waiter", can_continue=False)
+        topics = topics_from_model(model, "reviews of shops", 100, rng(), Words())
+        assert {"A hat shop", "a bike shop", "a thrift shop"} <= set(topics)
+        assert all("shop" in topic for topic in topics)
+
+    def test_sentences_and_numbers_at_the_end_are_no_topics(self) -> None:
+        lines = ["The room was bad", "Food 2", "Service, 3", "Tea", "Milk", "Salt", "Rice", "Soup", "Bread", "Cake"]
+        model = ScriptedModel(lambda _: "\n".join(f"{i}. {line}" for i, line in enumerate(lines)), can_continue=False)
+        topics = topics_from_model(model, "notes", 20, rng())
+        assert topics == ("Food", "Service", "Tea", "Milk", "Salt", "Rice", "Soup", "Bread", "Cake")
 
     def test_no_more_than_asked_for(self) -> None:
-        model = ScriptedModel(lambda request: "\n".join(f"{i}. topic {request.seed} {i}" for i in range(20)))
+        model = ScriptedModel(lambda request: "\n".join(f"{i}. topic {request.seed} {i} here" for i in range(20)))
         topics = topics_from_model(model, "notes", 30, rng())
         assert len(set(topics)) == 30
         assert topics == topics_from_model(model, "notes", 30, rng())

@@ -165,7 +165,8 @@ def votes_against(noise: float, votes: int, candidates: int, *, kinds: int = 1) 
 def calls_of(plan: Plan) -> tuple[int, ...]:
     """Return how many texts the generator writes at the start, and before each round."""
     variations = len(plan.scales) * plan.copies
-    return (plan.initial, plan.initial * variations, *[plan.samples * variations] * (plan.rounds - 1))
+    first = plan.initial * variations if plan.vary_start else 0
+    return (plan.initial, first, *[plan.samples * variations] * (plan.rounds - 1))
 
 
 def outlook(plan: Plan, units: int, writer: Writer, *, cores: int = 1, embedded: bool = False) -> Outlook:
@@ -179,8 +180,8 @@ def outlook(plan: Plan, units: int, writer: Writer, *, cores: int = 1, embedded:
     prompt, completion = _tokens(first, sum(rounds), writer) if writer.model else (0, 0)
     cost = (prompt * writer.prompt_price + completion * writer.completion_price) / 1e6
     suggested = suggested_samples(cast, plan.sigma, per_sample)
-    varied = first * per_sample + plan.samples * (per_sample - int(plan.keep)) * (plan.rounds - 1)
-    texts = varied if embedded else units + varied
+    written = first + sum(rounds)
+    texts = written if embedded else units + written
     embedding = texts / (ROWS_PER_SECOND if writer.rows else TEXTS_EMBEDDED_PER_SECOND_PER_CORE * cores)
     writing = _writing(calls, prompt, completion, writer) if writer.model else 0.0
     return Outlook(

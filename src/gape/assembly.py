@@ -23,18 +23,19 @@ from gape.privacy.accounting import Neighbours
 from gape.private import Private, TextElectorate, open_private, shares_texts, units_of
 from gape.prompts import load
 from gape.protocols import Embedder
-from gape.rules import votes_suit_noise
+from gape.rules import varies_start, votes_suit_noise
 from gape.settings import EMBEDDERS, GENERATORS, PRIVATE_KMEANS, ROWS, START, Settings
 from gape.types import Points, Samples
 from gape.voting.store import VectorFolder, is_vector_folder
 from gape.voting.streamed import StreamedElectorate
 from gape.writers import NO_MODEL, kind_of, optional_part, public_texts
 
-# Scales and copies of each way to vary a text: seven variations each, for they mattered more than anything else.
-# Shares from small to nearly all, mixed in one round, found more than any single share; a temperature of 1 more than
-# others. A scale of a corpus is an exponent: of 10,000 texts, the 6 to 1,600 nearest.
+# Scales and copies of each way to vary a text: seven variations each, because they mattered more than anything else. Of
+# resampling, three are new texts after the sample, which can survive beside it; a new beginning and a new end of it can
+# survive beside each other (experiments/varied_text). A scale of a corpus is an exponent: of 10,000 texts, the 6 to
+# 1,600 nearest.
 VARIATIONS: dict[str, tuple[tuple[float, ...], int]] = {
-    "resample": ((0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.9), 1),
+    "resample": ((0.6, 0.6, 0.6, 0.6, 0.9, 0.9, 0.9), 1),
     "rephrase": ((1.0,), 7),
     "fill": ((0.5,), 7),
     "corpus": ((0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), 1),
@@ -102,11 +103,14 @@ def resolved(settings: Settings, private: Private) -> Settings:
         votes_per_unit=(settings.votes_per_unit or 1) // (settings.votes_per_record or 1) or 1,
     )
     labels = _labels(settings, private)
+    vary_start = varies_start(settings)
+    start = START[settings.preset] if vary_start else len(scales) * copies + int(settings.keep)
     settings = settings.with_values(
         labels=labels,
         delta=delta,
         samples=samples,
-        initial=settings.initial or max(START[settings.preset] * samples, len(labels or ())),
+        initial=settings.initial or max(start * samples, len(labels or ())),
+        vary_start=vary_start,
         variation=variation,
         scales=scales,
         copies=copies,
@@ -151,6 +155,7 @@ def make_plan(settings: Settings) -> Plan:
         copies=_known(settings.copies),
         keep=settings.keep,
         initial=_known(settings.initial),
+        vary_start=_known(settings.vary_start),
         neighbours=cast(Neighbours, settings.neighbours),
         votes_per_unit=_known(settings.votes_per_unit),
         votes_per_record=_known(settings.votes_per_record),

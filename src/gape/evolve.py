@@ -11,7 +11,7 @@ from gape.plan import Plan
 from gape.privacy.ledger import Account
 from gape.privacy.noise import Noise
 from gape.privacy.release import release_votes
-from gape.protocols import Electorate, Embedder, Generator, Selector
+from gape.protocols import Electorate, Embedder, Generator, SampleSelector, Selector
 from gape.state import Proposal, State
 from gape.types import Samples
 
@@ -42,13 +42,17 @@ def evolve(
         t = state.round + 1
         proposal = state.proposal
         if proposal is None:
-            proposal = _vary(plan, generator, state.synthetic, _rng(plan, t, "vary"))  # V(t)
+            if state.round or plan.vary_start:
+                proposal = _vary(plan, generator, state.synthetic, _rng(plan, t, "vary"))  # V(t)
+            else:
+                proposal = _as_it_is(state.synthetic)
             yield replace(state, proposal=proposal)  # kept before votes are paid for: no others could use them
         candidates = proposal.samples
         points = embedder.embed(candidates)
         known_as = samples_digest(candidates)
         votes = release_votes(electorate, points, t, plan.release, account, noise, known_as)  # the only private step
-        chosen = select(votes, points, plan.samples, _rng(plan, t, "select"))
+        rule = select.among(candidates) if isinstance(select, SampleSelector) else select
+        chosen = rule(votes, points, plan.samples, _rng(plan, t, "select"))
         state = State(t, synthetic=candidates[chosen.indices], votes=votes, selection=chosen)  # S(t)
         yield state
 
@@ -69,6 +73,10 @@ def _vary(plan: Plan, generator: Generator, samples: Samples, rng: np.random.Gen
         parents=np.tile(parents, len(copied) + len(varied)),
         scales=np.repeat([*copied, *varied], len(samples)),
     )
+
+
+def _as_it_is(samples: Samples) -> Proposal:
+    return Proposal(samples, parents=np.arange(len(samples)), scales=np.zeros(len(samples)))
 
 
 def _rng(plan: Plan, turn: int, step: str) -> np.random.Generator:

@@ -13,6 +13,7 @@ from gape.files import holds_rows, lines_of
 from gape.labels import labelled
 from gape.reach import Use
 from gape.record import read_finished
+from gape.rules import keeps_distinct
 from gape.run import describe
 from gape.text_folder import TextFolder
 from gape.types import Samples, as_samples
@@ -60,5 +61,7 @@ def expand(run: str | Path, count: int, progress: Callable[[int], None] | None =
             )
         turns = -(-(count - len(samples)) // len(samples))
         some = np.concatenate([rng.permutation(len(samples)) for _ in range(turns)])[: count - len(samples)]
-        scales = np.resize(np.repeat(plan.scales, len(samples)), len(some))  # every sample once before the next scale
+        # New texts where they are to be distinct; else every sample once before the next scale.
+        usual = (max(plan.scales),) if keeps_distinct(chosen) else plan.scales
+        scales = np.resize(np.repeat(usual, len(samples)), len(some))
         return np.concatenate([samples, generator.vary(samples[some], scales, rng)])

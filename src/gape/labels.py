@@ -7,13 +7,13 @@ its electorate allows, however many labels it has records of.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
 from gape.errors import InputError
-from gape.protocols import Embedder, Generator, Selection, Selector
+from gape.protocols import Embedder, Generator, SampleSelector, Selection, Selector
 from gape.types import Floats, Indices, NoisyVotes, Points, Samples
 
 LABELLED = np.dtype([("label", object), ("text", object)])
@@ -141,9 +141,14 @@ class PerLabel:
 
     selector: Selector
     labels: tuple[str, ...]
+    samples: Samples | None = field(default=None, repr=False)  # the candidates, where `among` was asked
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", _check_labels(self.labels))
+
+    def among(self, samples: Samples) -> "PerLabel":
+        """Return the rule for these candidates."""
+        return replace(self, samples=samples)
 
     def __call__(self, votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> PerLabelSelection:
         """Select from candidates embedded by `LabelledEmbedder` with the same labels in the same order."""
@@ -160,7 +165,7 @@ class PerLabel:
                 continue
             members = np.flatnonzero(own == place)
             inside = points[members, : -len(self.labels)]
-            result = self.selector(votes[members], inside, min(share, len(members)), rng)
+            result = self._rule(members)(votes[members], inside, min(share, len(members)), rng)
             chosen.append(members[result.indices])
             sizes[name] = len(result.indices)
             details[name] = {part.name: getattr(result, part.name) for part in fields(result) if part.name != "indices"}
@@ -171,6 +176,12 @@ class PerLabel:
             sizes=sizes,
             details=details,
         )
+
+    def _rule(self, members: Indices) -> Selector:
+        """Return what selects among the candidates of a label."""
+        if self.samples is None or not isinstance(self.selector, SampleSelector):
+            return self.selector
+        return self.selector.among(self.samples[members])
 
     def _own(self, points: Points) -> Indices:
         """Read the label of every candidate off its embedding, as a place in `labels`."""

@@ -17,7 +17,8 @@ class Plan:
     `sigma` is derived from epsilon, delta, rounds, neighbours and votes_per_unit unless it is given. In every
     round each of the `samples` gets `copies` variations at each of the `scales` (the paper's s^2), and with
     `keep` it stays a candidate itself. A record votes for its `votes_per_record` nearest candidates, and a privacy unit
-    casts at most `votes_per_unit` votes in all.
+    casts at most `votes_per_unit` votes in all. Without `vary_start` the candidates of the first round are the start
+    itself, which is then as large as a round has candidates.
     """
 
     epsilon: float
@@ -28,6 +29,7 @@ class Plan:
     copies: int = 1
     keep: bool = True
     initial: int = 0  # size of S(0); 0 stands for `samples`
+    vary_start: bool = True  # without, the first round votes on S(0) as it is
     neighbours: Neighbours = "replace"
     votes_per_unit: int = 1
     votes_per_record: int = 1
@@ -77,7 +79,8 @@ class Plan:
     @property
     def candidates(self) -> int:
         """Bound on the candidates of a round (the paper's m_V)."""
-        return max(self.samples, self.initial) * (int(self.keep) + len(self.scales) * self.copies)
+        per_sample = int(self.keep) + len(self.scales) * self.copies
+        return max(self.samples * per_sample, self.initial * (per_sample if self.vary_start else 1))
 
     def casting(self, votes_per_record: int) -> Plan:
         """Return this plan with so many votes of each record that votes, and the noise that they need."""

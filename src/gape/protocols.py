@@ -85,3 +85,12 @@ class Selector(Protocol):
     def __call__(self, votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
         """Select from the candidates at `points`, (v, d), with noisy `votes`, (v,)."""
         ...
+
+
+@runtime_checkable
+class SampleSelector(Selector, Protocol):
+    """A selector that also looks at what the candidates are, not only at where they lie."""
+
+    def among(self, samples: Samples) -> Selector:
+        """Return the rule for these candidates, (v, ...)."""
+        ...

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
@@ -33,7 +33,7 @@ from gape.files import (
 from gape.plan import Plan
 from gape.privacy.accounting import Neighbours, Release, delta_spent, spent
 from gape.privacy.statement import PrivacyStatement
-from gape.run_folder import Begun, Versions, begun_file, read_begun
+from gape.run_folder import Begun, Versions, begun_file, read_begun, read_rewritten
 from gape.settings import PRIVATE_KMEANS, ROWS, Settings, read_stored_toml
 from gape.types import Floats, Indices, NoisyVotes, Samples
 
@@ -58,7 +58,7 @@ class ContradictionError(RunError):
 class Round:
     """One round that is done: its candidates by their noisy votes, and the samples that survived it."""
 
-    samples: Samples  # S(t), (m, ...)
+    samples: Samples  # S(t), (m, ...); of the last round as the last pass has left them
     chosen: Indices  # (m,): the candidate that each sample is
     parents: Indices  # (v,): the member of S(t-1) that each candidate is, or varies
     scales: Floats  # (v,): 0 for a sample that stayed what it was
@@ -345,6 +345,9 @@ def _read_rounds(path: Path, plan: Plan) -> tuple[Samples, tuple[Round, ...]]:
             )
         found, before = _round(_folder(path, len(rounds) + 1), before)
         rounds.append(found)
+    if len(rounds) == plan.rounds:
+        released = read_rewritten(_folder(path, len(rounds)), rounds[-1].samples)
+        rounds[-1] = rounds[-1] if released is None else replace(rounds[-1], samples=released)
     return start, tuple(rounds)
 
 

@@ -13,7 +13,7 @@ from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
 from gape.selection.subsampling import Subsampling
 from gape.settings import GENERATORS, Settings
-from gape.writers import kind_of
+from gape.writers import kind_of, writes
 
 _FAILURE = 0.05  # the beta of the paper's threshold
 CENTRES = 0.5  # of the survivors; the others are near them, in proportion to the votes
@@ -41,6 +41,18 @@ def estimates_votes(settings: Settings) -> bool:
     return _is_usual(settings) and kind_of(settings.generator, GENERATORS, "generator") == "corpus"
 
 
+def keeps_distinct(settings: Settings) -> bool:
+    """Whether near copies are kept apart and rewritten: texts that a model writes, unless settings say otherwise."""
+    return settings.distinct and settings.schema is None and writes(settings)
+
+
+def varies_start(settings: Settings) -> bool:
+    """Whether the first round votes on variations of the start, and not on a wide start as it is."""
+    if settings.vary_start is not None:
+        return settings.vary_start
+    return not (keeps_distinct(settings) and settings.selector == "gape" and _is_usual(settings))
+
+
 def votes_suit_noise(settings: Settings) -> bool:
     """Whether it is left to the noise for how many candidates a record votes: where votes are not estimated."""
     open_still = settings.votes_per_record is None and settings.votes_per_unit is None
@@ -60,7 +72,8 @@ def _gape(settings: Settings, plan: Plan) -> Gape:
         if estimates_votes(settings):
             return Gape(separation, math.inf, spare=2.0, signed=False, noise=plan.sigma)
         centres = 1.0 if settings.signed else CENTRES
-        return Gape(separation, plan.sigma, spare=2.0, signed=settings.signed, centres=centres)
+        distinct = keeps_distinct(settings) and not settings.signed
+        return Gape(separation, plan.sigma, spare=2.0, signed=settings.signed, centres=centres, distinct=distinct)
     if settings.threshold == "paper":  # Algorithm 4, line 6
         tau = plan.sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / _FAILURE))
         return Gape(separation, tau, signed=settings.signed)

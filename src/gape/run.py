@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from gape.errors import PrivacyError
 from gape.evolve import evolve
+from gape.last_pass import LastPass
 from gape.plan import Plan
 from gape.privacy.ledger import Account, Ledger
 from gape.privacy.noise import Noise
@@ -15,6 +19,7 @@ from gape.privacy.statement import PrivacyStatement, privacy_statement
 from gape.protocols import Electorate, Embedder, Generator, Selector
 from gape.run_folder import RunFolder
 from gape.state import State
+from gape.types import Samples
 
 
 def run(
@@ -29,6 +34,7 @@ def run(
     noise: Noise | None = None,
     progress: Callable[[State], None] | None = None,
     unpaid: str = "",
+    last_pass: LastPass | None = None,
 ) -> tuple[State, PrivacyStatement]:
     """Run Private Evolution in a folder, or go on with the run that is there, and publish the result.
 
@@ -37,7 +43,8 @@ def run(
     finished run is extended by the same call with `plan.extended(rounds)`, charged for what it adds. Where a part was
     made from the private data itself, `unpaid` says what of it: the run is then marked as not private. Where other
     versions of this package, or of those that decide bits of its result, made the run so far, a `VersionWarning` says
-    so.
+    so. With a `last_pass` texts that repeat another are rewritten before they are published; the state that is returned
+    has them as they are published.
     """
     parts = {"generator": describe(generator), "embedder": describe(embedder), "selector": describe(select)}
     on_disk = RunFolder.find(folder, plan, parts, ledger.id)
@@ -59,8 +66,19 @@ def run(
         if state is None:
             raise RuntimeError("the loop ended without a state")  # it yields one before its first round
         statement = privacy_statement(account, plan.delta, electorate.unit, unpaid)
+        if last_pass is not None:
+            state = replace(state, synthetic=_rewritten(on_disk, state, last_pass))
         on_disk.publish(state.synthetic, statement)
     return state, statement
+
+
+def _rewritten(folder: RunFolder, state: State, last_pass: LastPass) -> Samples:
+    """Return the samples after the last pass, which is kept: a run that is published again publishes the same."""
+    kept = folder.rewritten(state.round)
+    if kept is None:
+        kept = last_pass(state.synthetic, np.random.default_rng([folder.plan.seed, state.round, *b"last pass"]))
+        folder.save_rewritten(state.round, state.synthetic, kept)
+    return kept
 
 
 def _refuse_forgotten(account: Account, state: State | None, folder: Path) -> None:

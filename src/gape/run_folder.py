@@ -15,7 +15,8 @@
                 ├── candidates.parquet      V(1), with parents and scales
                 ├── votes.parquet           the noisy votes of V(1)
                 ├── selection.json          what the selection rule says of itself
-                └── synthetic.parquet       S(1), with the candidate each came from; last, so it marks the round
+                ├── synthetic.parquet       S(1), with the candidate each came from; last, so it marks the round
+                └── rewritten.parquet       of the last round: what the last pass has rewritten, and its place in S(T)
 
 Every file is written whole or not at all, in this order, so what is there after a crash is a prefix of the run.
 Nothing in it is private beyond what the noisy votes already paid for: no exact count, no private record.
@@ -224,6 +225,16 @@ class RunFolder:
         path = self._round(turn, make=False) / "synthetic.parquet"
         return read_samples(path, read_table(path))
 
+    def save_rewritten(self, turn: int, before: Samples, after: Samples) -> None:
+        """Keep what the last pass has made of S(turn)."""
+        places = np.flatnonzero(before != after)
+        columns = {"place": places, "sample": samples_to_arrow(after[places])}
+        write_table(self._round(turn) / "rewritten.parquet", columns)
+
+    def rewritten(self, turn: int) -> Samples | None:
+        """Return S(turn) after the last pass; None where there was none."""
+        return read_rewritten(self._round(turn, make=False), self.synthetic(turn))
+
     def publish(self, samples: Samples, statement: PrivacyStatement) -> None:
         """Write `release/`. The statement comes first: should the writing stop there, it claims too little."""
         columns = samples_to_columns(samples, rows=holds_rows(self._settings["parts"]))
@@ -241,6 +252,24 @@ class RunFolder:
         if make:
             folder.mkdir(exist_ok=True)
         return folder
+
+
+def read_rewritten(folder: Path, samples: Samples) -> Samples | None:
+    """Return the samples of a round as the last pass has left them; None where there was none."""
+    path = folder / "rewritten.parquet"
+    if not path.exists():
+        return None
+    table = read_table(path)
+    found, places = read_samples(path, table), read_numbers(path, table, "place", np.int64)
+    belongs = found.dtype == samples.dtype and found.ndim == samples.ndim == 1
+    once = len(set(places.tolist())) == len(places)
+    if not belongs or not once or not set(places.tolist()) <= set(range(len(samples))):
+        raise RunError(f"{path} does not belong to its round; restore it from a copy")
+    if found.dtype.names and (found["label"] != samples["label"][places]).any():
+        raise RunError(f"{path} has other labels than its round; restore it from a copy")
+    rewritten = samples.copy()
+    rewritten[places] = found
+    return rewritten
 
 
 def begun_file(path: str | Path) -> Path:
@@ -307,7 +336,8 @@ def _plan_in(values: dict[str, Any]) -> Plan:
     """Read a plan as a run folder keeps it: every number of its own type, for they go into pages."""
     numbers = {name: float(values[name]) for name in ("epsilon", "delta", "sigma")}
     whole = [values[name] for name in ("rounds", "samples", "copies", "votes_per_unit", "initial", "seed")]
-    if not all(type(value) is int and value < _LARGEST_NUMBER for value in whole) or type(values["keep"]) is not bool:
+    flags = (values["keep"], values.get("vary_start", True))
+    if not all(type(value) is int and value < _LARGEST_NUMBER for value in whole) or {*map(type, flags)} != {bool}:
         raise TypeError
     if values["neighbours"] not in get_args(Neighbours) or not 0 <= numbers["sigma"] < math.inf:
         raise ValueError

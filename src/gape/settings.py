@@ -17,13 +17,14 @@ T = TypeVar("T")
 # among the candidates, SubsamplePE does not. What is not listed is as for GAPE, so that comparisons are fair.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "gape": {},
-    "augpe": {"selector": "ranking", "samples": 2000, "rounds": 10, "variation": "rephrase"},
+    "augpe": {"selector": "ranking", "samples": 2000, "rounds": 10, "variation": "rephrase", "distinct": False},
     "subsamplepe": {
         "selector": "subsampling",
         "samples": 2000,
         "rounds": 10,
         "variation": "rephrase",
         "keep": False,
+        "distinct": False,
     },
 }
 ROWS = "rows"  # what writes and compares the rows of a table
@@ -72,36 +73,34 @@ class Settings:
     data: str = _said(
         "",
         "Data",
-        "The private texts: a .csv, .tsv, .jsonl, .txt or .parquet file, or a folder, also one of `gape embed`.",
+        "The private texts: a .csv, .tsv, .jsonl, .txt or .parquet file, or a folder, or one of `gape embed`.",
     )
     text: str | None = _said(None, "Data", "Column of the texts; may be left out where there is only one.")
     schema: str | None = _said(
-        None,
-        "Data",
-        "A TOML file that says what the columns of a table can hold: synthesises its rows, and no texts.",
+        None, "Data", "TOML file that says what the columns of a table can hold. Synthesises rows instead of texts."
     )
     label: str | None = _said(None, "Data", "Column of a label to be synthesised with every text.")
     labels: tuple[str, ...] | None = _said(
         None, "Data", "All labels that can occur, separated by commas: public knowledge, not read from the data."
     )
     labels_are_public: bool = _said(
-        default=False, group="Data", text="Take the labels from the data, saying that which ones occur is no secret."
+        default=False, group="Data", text="Take the labels from the data: which ones occur is no secret."
     )
-    user: str | None = _said(None, "Data", "Column of whose record it is: protects users instead of records.")
+    user: str | None = _said(None, "Data", "Column with the user id. Protects all records of a user together.")
 
     epsilon: float | None = _said(None, "Privacy", "The guarantee: 1 is strong, 8 weak, inf no privacy at all.")
-    delta: float | None = _said(None, "Privacy", "Its second part; 1 / (n ln n) for n records, n taken as public.")
-    neighbours: str = _said("replace", "Privacy", "What one record's privacy means.")
+    delta: float | None = _said(
+        None, "Privacy", "Delta. Defaults to 1 / (n ln n), where n, the number of records, is treated as public."
+    )
+    neighbours: str = _said("replace", "Privacy", "Neighbouring relation: replace one record, or add/remove one.")
     votes_per_record: int | None = _said(
         None,
         "Privacy",
-        "For how many of its nearest candidates a record votes; the noise grows with the root of it. By default 1, and "
-        "for GAPE with threshold auto and a model that writes from 2 to 64, more where there is more noise.",
+        "Number of nearest candidates each record votes for. Noise grows with its square root. Defaults to 1; for GAPE "
+        "with threshold auto and a model that writes, to between 2 and 64, more where there is more noise.",
     )
     votes_per_unit: int | None = _said(None, "Privacy", "Most votes of one user in a round; by default of one record.")
-    ledger: str | None = _said(
-        None, "Privacy", "File that remembers what the data has spent; by default DATA.gape-ledger.sqlite."
-    )
+    ledger: str | None = _said(None, "Privacy", "File of what the data has spent. Defaults to DATA.gape-ledger.sqlite.")
     budget_epsilon: float | None = _said(
         None, "Privacy", "What all runs on the data may spend together; by default what its first run needs."
     )
@@ -109,7 +108,12 @@ class Settings:
     preset: str = _said("gape", "Evolution", "A method as its authors run it; whatever else is set overrides it.")
     samples: int | None = _said(None, "Evolution", "Texts to make (m); by default as many as the votes can tell apart.")
     rounds: int = _said(6, "Evolution", "How often to vote (T); for tables 20.")
-    initial: int | None = _said(None, "Evolution", "Texts to begin with; by default as many as samples.")
+    initial: int | None = _said(
+        None, "Evolution", "Texts to start with. Defaults to the candidates of a round, or with vary_start to samples."
+    )
+    vary_start: bool | None = _said(
+        None, "Evolution", "Vary the start before the first vote. Off by default where GAPE keeps texts distinct."
+    )
     variation: str | None = _said(
         None, "Evolution", "How texts are varied; by default resample where the model can, else rephrase."
     )
@@ -118,20 +122,22 @@ class Settings:
     )
     copies: int | None = _said(None, "Evolution", "Variations of every text at every scale.")
     keep: bool = _said(default=True, group="Evolution", text="Whether a text competes with its variations.")
-    seed: int = _said(0, "Evolution", "Of everything but the noise, which has none.")
+    seed: int = _said(0, "Evolution", "Random seed for everything except the noise, which is never seeded.")
 
     generator: str = _said(
-        "embedded",
-        "Generator",
-        "What writes: embedded, openai:MODEL, hf:MODEL, or corpus:FILE of public texts.",
+        "embedded", "Generator", "What writes: embedded, openai:MODEL, hf:MODEL, or corpus:FILE of public texts."
     )
     domain: str | None = _said(None, "Generator", 'What the texts are, such as "customer reviews of kitchen tools".')
     topics: tuple[str, ...] | None = _said(
-        None, "Generator", "What they can be about, separated by commas; asked of the model where a domain is given."
+        None,
+        "Generator",
+        "Topics of the texts, separated by commas. With a domain, they default to what the model names.",
     )
     words: int | None = _said(None, "Generator", "About how long a text is.")
     prompts: str | None = _said(None, "Generator", "Prompts: forum, generic, pubmed, reddit, yelp, or a TOML file.")
-    temperature: float = _said(1.0, "Generator", "Of the model, wherever it is not the scale of a variation.")
+    temperature: float = _said(
+        1.0, "Generator", "Sampling temperature. Ignored where the variation scale already sets it."
+    )
     corpus_text: str | None = _said(None, "Generator", "Column of the texts of corpus:FILE.")
     base_url: str = _said("https://api.openai.com/v1", "Generator", "Where openai:MODEL is served.")
     key_variable: str = _said("OPENAI_API_KEY", "Generator", "The environment variable that holds its key.")
@@ -148,7 +154,6 @@ class Settings:
         text="The owner of the data agrees that a service that writes is asked to vary texts chosen by votes without "
         "privacy: with epsilon inf, separation private-kmeans, and in `gape compare`. Never stored.",
     )
-
     corpus_may_share: bool = _said(
         default=False,
         group="Generator",
@@ -175,17 +180,21 @@ class Settings:
     threshold: float | str = _said(
         "auto",
         "Selection",
-        "Noisy votes that GAPE asks of a survivor: a number of sigmas, paper, or auto: one sigma, lowered until twice "
-        "as many candidates as samples have them; half of the survivors are searched for among these, the others are "
-        "those with the most votes near each, by its share of all votes. In a corpus, votes are estimated first, and "
-        "all survivors are searched for.",
+        "Noisy votes that GAPE asks of a survivor: a number of sigmas, paper (Algorithm 4), or auto: one sigma, lowered"
+        " until 2m candidates qualify. With auto, half of the survivors are found by local search, and the others have "
+        "the most votes near each of these; in a corpus votes are estimated first, and all survivors are searched for.",
     )
-
     signed: bool = _said(
         default=False,
         group="Selection",
         text="Let negative noisy votes cancel positive ones near them, as the paper's objective has it; without, they "
         "count as zero, which came nearer to the data under much noise.",
+    )
+    distinct: bool = _said(
+        default=True,
+        group="Selection",
+        text="Keep near copies out: of texts that share eight words in a row or their first five, GAPE selects one, "
+        "and rewrites before release what still repeats another. Costs no privacy.",
     )
 
     engine: str = _said(
@@ -194,9 +203,7 @@ class Settings:
         "Who reads, votes and writes in `gape run`: local for this process, ray for workers of a Ray cluster on this "
         "machine, ray:ADDRESS for those of one that runs.",
     )
-    workers: int | None = _said(
-        None, "Engine", "How many of them, with Ray; by default one for every core of the cluster."
-    )
+    workers: int | None = _said(None, "Engine", "Number of Ray workers. Defaults to one per core of the cluster.")
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))

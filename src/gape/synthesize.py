@@ -27,13 +27,14 @@ from gape.embedders.watched import watched
 from gape.errors import InputError
 from gape.files import holds_rows, lines_of
 from gape.language.request import LanguageModel
+from gape.last_pass import LastPass
 from gape.privacy.noise import Noise
 from gape.privacy.statement import PrivacyStatement
 from gape.private import Private, TextElectorate, units_of
 from gape.progress import Progress, Tracker
 from gape.reach import OUTSIDE, Use
 from gape.record import read_finished
-from gape.rules import make_selector
+from gape.rules import keeps_distinct, make_selector
 from gape.run import run
 from gape.selection.rehearsal import rehearse
 from gape.settings import GENERATORS, OPERATIONAL, PRIVATE_KMEANS, Settings
@@ -211,21 +212,26 @@ def _run(
         with remembering(bare, folder.answers, listener) as model:
             if settings.domain is not None and settings.topics is None:
                 tracker.say("choosing topics")
-            prompts = make_prompts(settings, model)
+            prompts = make_prompts(settings, model, cached)
             if model is not None:
                 folder.write(settings.with_values(topics=prompts.rules.get("topic")))  # a resumed run has the same
             tracker.begin(folder.batches)
+            generator, comparing = (
+                make_generator(settings, model, prompts, cached),
+                candidate_embedder(settings, cached),
+            )
             run(
                 folder.path,
                 plan,
-                make_generator(settings, model, prompts, cached),
-                candidate_embedder(settings, cached),
+                generator,
+                comparing,
                 electorate,
                 make_selector(selection, plan, units_of(private)),
                 ledger,
                 noise=noise,
                 progress=tracker.state,
                 unpaid=unpaid,
+                last_pass=LastPass(generator, comparing, max(plan.scales)) if keeps_distinct(settings) else None,
             )
 
 

@@ -31,7 +31,7 @@ from gape.reach import OUTSIDE, Use, confined
 from gape.record import read_begun_run, read_text_settings, schema_file, settings_file
 from gape.run_folder import Begun, Versions, begun_file, read_begun
 from gape.settings import OPERATIONAL, Settings, anchored
-from gape.types import Samples
+from gape.types import Samples, texts_of
 
 LEDGER_SUFFIX = ".gape-ledger.sqlite"
 
@@ -275,8 +275,7 @@ class TextFolder:
 
 
 def _repeating(samples: Samples) -> float:
-    texts = samples["text"] if samples.dtype.names else samples
-    return float(repeats(texts.tolist()).mean())
+    return float(repeats(texts_of(samples)).mean())
 
 
 def _ledger(path: str, budget: Budget | None = None) -> Ledger:

@@ -20,3 +20,9 @@ def as_samples(texts: Sequence[str | None]) -> Samples:
     samples = np.empty(len(texts), dtype=object)
     samples[:] = texts
     return samples
+
+
+def texts_of(samples: Samples) -> list[str]:
+    """Return the texts of samples, without their labels where they have any."""
+    texts: list[str] = (samples["text"] if samples.dtype.names else samples).tolist()
+    return texts

@@ -87,8 +87,11 @@ def remembering(model: LanguageModel | None, answers: Path, listener: Listener) 
         yield Watched(stored, listener.answered)
 
 
-def make_prompts(settings: Settings, model: LanguageModel | None) -> Prompts:
-    """Return what is asked of the model; topics of a domain come from the model itself where none are given."""
+def make_prompts(settings: Settings, model: LanguageModel | None, embedder: Embedder | None = None) -> Prompts:
+    """Return what is asked of the model; topics of a domain come from the model itself where none are given.
+
+    With an embedder they are checked by it (`topics_from_model`).
+    """
     if settings.prompts is not None:
         prompts = load(settings.prompts)
     else:
@@ -96,7 +99,8 @@ def make_prompts(settings: Settings, model: LanguageModel | None) -> Prompts:
     topics = settings.topics
     if topics is None and model is not None and settings.domain is not None and settings.prompts is None:
         wanted = min(max(settings.initial or 0, _TOPICS[0]), _TOPICS[1])
-        topics = topics_from_model(model, settings.domain, wanted, np.random.default_rng([settings.seed, *b"topics"]))
+        rng = np.random.default_rng([settings.seed, *b"topics"])
+        topics = topics_from_model(model, settings.domain, wanted, rng, embedder)
     if settings.domain is not None:
         prompts = replace(prompts, domain=settings.domain)
     prompts = prompts.with_topics(topics) if topics else prompts
@@ -116,13 +120,13 @@ def make_generator(
             return corpus
         known = cast(LanguageModel, model)
         if settings.variation == "resample":
-            return ResampledText(known, prompts, temperature=settings.temperature)
+            return ResampledText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
         by = cast(Literal["rephrase", "fill"], settings.variation)
-        return PromptedText(known, prompts, by=by, temperature=settings.temperature)
+        return PromptedText(known, prompts, by=by, temperature=settings.temperature, distinct=settings.distinct)
 
     if settings.labels is None:
         return writer(prompts)
-    return LabelledGenerator({label: writer(_about(prompts, settings.label, label)) for label in settings.labels})
+    return LabelledGenerator({label: writer(about_label(prompts, settings.label, label)) for label in settings.labels})
 
 
 def describe_writer(settings: Settings) -> Writer:
@@ -182,7 +186,7 @@ def public_texts(settings: Settings) -> Sequence[str]:
     return _PublicTexts(load_texts(path, settings.corpus_text).texts.tolist())
 
 
-def _about(prompts: Prompts, column: str | None, label: str) -> Prompts:
+def about_label(prompts: Prompts, column: str | None, label: str) -> Prompts:
     """Have random texts written for a label; variations of them keep it by themselves."""
     return replace(prompts, random=tuple(f"{template}\n{column}: {label}" for template in prompts.random))
 

@@ -18,6 +18,7 @@ from faulty_server import FaultyServer
 from gape.cli import models
 from gape.cli.shared import resumable
 from gape.language.request import Request
+from gape.language.scripted import ScriptedModel
 from gape.weights import KNOWN
 from generators.writing import write
 from made_up import CANARIES, PROMPTS, leaks, private_rows, public_texts, write_corpus, write_csv
@@ -307,6 +308,29 @@ def test_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "fetch_weights", lambda weights, *_, **__: seen.append(weights.name))
     assert gape("models", "fetch").exit_code == 0
     assert seen == list(KNOWN)
+
+
+def test_a_plan_says_what_the_first_texts_will_be_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = str(write_csv(tmp_path / "reviews.csv", private_rows()))
+
+    def topics(*flags: str) -> str:
+        shown = gape("plan", data, "--text", "review", "--epsilon", "4", *flags)
+        assert shown.exit_code == 0, shown.output
+        words = " ".join(shown.stdout.split())
+        return words[words.index(" topics ") :] if " topics " in words else ""
+
+    assert "an Italian restaurant, a pizza place" in topics("--prompts", "yelp")
+    assert "topics 2: rakes, spades" in topics("--domain", "reviews of tools", "--topics", "rakes,spades")
+    asked = topics("--domain", "reviews of tools", "--generator", "openai:m", "--base-url", "http://127.0.0.1:9/v1")
+    assert "asked of the model when the run begins; --topics names them beforehand" in asked
+    model = ScriptedModel(
+        lambda _: "1. Rakes\n2. Spades\n3. Saws\n4. Hoes\n5. Axes\n6. Nails\n7. Pliers\n8. Drills", can_continue=False
+    )
+    monkeypatch.setattr("gape.cli.text.models_of", lambda _: [])
+    monkeypatch.setattr("gape.cli.text.make_model", lambda *_: model)
+    monkeypatch.setattr("gape.cli.text.make_embedder", lambda _: None)
+    assert "topics 8: " in topics("--domain", "stories of tools")
+    assert "topics" not in topics("--generator", f"corpus:{write_corpus(tmp_path / 'public.txt')}")
 
 
 def test_a_plan_that_reads_the_separation_off_the_data_says_so(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import math
 import re
 from dataclasses import replace
 
@@ -6,6 +7,7 @@ import pytest
 
 from contracts.generator import TextGeneratorContract
 from gape.cleaning import is_finished, sentences, whole_sentences
+from gape.copies import are_near_copies
 from gape.errors import InputError
 from gape.generators.asking import TRIES
 from gape.generators.resampled import ResampledText, choose_span, fit
@@ -31,9 +33,11 @@ def copies(text: str, count: int) -> Samples:
     return samples
 
 
-def vary(text: str, scale: float, *, spans: float, count: int = 40) -> tuple[ScriptedModel, list[str]]:
+def vary(
+    text: str, scale: float, *, spans: float, beginnings: float = 0.0, anew: float = math.inf, count: int = 40
+) -> tuple[ScriptedModel, list[str]]:
     model = ScriptedModel(write)
-    varied = ResampledText(model, PROMPTS, spans=spans).vary(
+    varied = ResampledText(model, PROMPTS, beginnings=beginnings, spans=spans, anew=anew).vary(
         copies(text, count), np.full(count, scale), np.random.default_rng(1)
     )
     return model, list(varied)
@@ -132,6 +136,64 @@ class TestMiddle:
         assert 60 < ends < 140
 
 
+class TestBeginning:
+    @pytest.mark.parametrize("scale", [0.1, 0.3, 0.6])
+    def test_whole_sentences_are_rewritten_from_the_first_word_on(self, scale: float) -> None:
+        text = parent()
+        old = sentences(text)
+        model, varied = vary(text, scale, spans=0.0, beginnings=1.0)
+        assert all(call.opening in PROMPTS.openings and text in call.prompt for call in model.calls)
+        for new in varied:
+            parts = sentences(new)
+            assert parts[0] not in old
+            kept = [part for part in parts if part in old]
+            assert kept == old[-len(kept) :] == parts[-len(kept) :]
+            assert scale / 1.7 <= 1 - len(kept) / len(old) <= scale * 1.7
+
+    def test_a_text_of_one_sentence_gets_a_new_end(self) -> None:
+        text = parent(words=12, parts=1)
+        model, _ = vary(text, 0.5, spans=0.0, beginnings=1.0)
+        assert {call.opening for call in model.calls} == {" ".join(text.split()[:6])}
+
+    def test_beginning_and_end_of_one_text_have_nothing_in_common_where_most_is_new(self) -> None:
+        _, beginnings = vary(parent(), 0.6, spans=0.0, beginnings=1.0, count=5)
+        _, ends = vary(parent(), 0.6, spans=0.0, count=5)
+        assert not any(are_near_copies(one, other) for one in beginnings for other in ends)
+
+    def test_all_three_places_are_mixed(self) -> None:
+        model, _ = vary(parent(), 0.3, spans=1 / 3, beginnings=1 / 3, count=300)
+        ends = sum(call.opening == " ".join(parent().split()[:75]) for call in model.calls)
+        beginnings = sum(call.opening in PROMPTS.openings for call in model.calls)
+        assert 70 < ends < 130
+        assert 70 < beginnings < 130
+
+    def test_no_middle_is_rewritten_where_most_is_new(self) -> None:
+        model, _ = vary(parent(), 0.6, spans=1 / 3, beginnings=1 / 3, count=200)
+        beginnings = sum(call.opening in PROMPTS.openings for call in model.calls)
+        assert 70 < beginnings < 130
+        assert sum(call.opening == " ".join(parent().split()[:43]) for call in model.calls) == 200 - beginnings
+
+
+class TestNewTexts:
+    def test_the_model_sees_the_sample_as_an_example(self) -> None:
+        model, varied = vary(parent(), 0.9, spans=1 / 3, beginnings=1 / 3, anew=0.8)
+        assert all(f'Here is an example: "{parent()}"' in call.prompt for call in model.calls)
+        assert all(call.opening in PROMPTS.openings for call in model.calls)
+        assert not any("It is about: " in call.prompt for call in model.calls)
+        assert not any(are_near_copies(new, parent()) for new in varied)
+
+    def test_an_answer_that_is_a_near_copy_of_the_sample_will_not_do(self) -> None:
+        model = ScriptedModel(lambda request: f" thought this: {parent()}")
+        varied = ResampledText(model, PROMPTS).vary(copies(parent(), 1), np.array([0.9]), np.random.default_rng(0))
+        assert varied[0] == parent()
+        assert len(model.calls) == TRIES
+
+    def test_texts_shorter_than_their_domain_may_grow(self) -> None:
+        short = parent(parts=3)
+        _, varied = vary(short, 0.5, spans=0.0, count=100)
+        assert np.mean([len(new.split()) for new in varied]) > 1.1 * len(short.split())
+
+
 class TestWhatWillNotDo:
     TEXT = parent(parts=6)
 
@@ -143,7 +205,7 @@ class TestWhatWillNotDo:
                     yield place, Completion(answer, finished=finished)
 
         model = Model(write)
-        varied = ResampledText(model, PROMPTS, spans=spans).vary(
+        varied = ResampledText(model, PROMPTS, beginnings=0.0, spans=spans).vary(
             copies(self.TEXT, 1), np.array([0.3]), np.random.default_rng(0)
         )
         return model, str(varied[0])
@@ -184,7 +246,9 @@ class TestWhatWillNotDo:
     def test_titles_need_no_end(self) -> None:
         model = ScriptedModel(lambda request: " a river runs through it")
         title = copies("How we lost our way in the woods", 1)
-        varied = ResampledText(model, PROMPTS).vary(title, np.full(len(title), 0.5), np.random.default_rng(0))
+        varied = ResampledText(model, replace(PROMPTS, words=8)).vary(
+            title, np.full(len(title), 0.5), np.random.default_rng(0)
+        )
         assert varied[0] == "How we lost our a river runs through it"
 
 
@@ -221,6 +285,8 @@ def test_mistakes_are_named() -> None:
         ResampledText(ScriptedModel(write, can_continue=False), PROMPTS)
     with pytest.raises(InputError, match=r"spans must be a share in \[0, 1\], got 2"):
         ResampledText(ScriptedModel(write), PROMPTS, spans=2)
+    with pytest.raises(InputError, match=r"beginnings and spans must be at most 1 together, got 1\.2"):
+        ResampledText(ScriptedModel(write), PROMPTS, beginnings=0.7, spans=0.5)
     with pytest.raises(InputError, match="1 writes all of a text anew"):
         ResampledText(ScriptedModel(write), PROMPTS).vary(
             copies("A text.", 1), np.array([1.5]), np.random.default_rng(0)

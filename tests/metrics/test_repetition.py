@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from gape.copies import words
 from gape.errors import InputError
 from gape.metrics.repetition import USUAL, as_many, repeats, repeats_itself, repetition
-from gape.metrics.text import words
 from made_up import private_rows, public_texts
 
 EIGHT = "one two three four five six seven eight"

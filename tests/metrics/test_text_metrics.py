@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gape.copies import words
 from gape.errors import InputError
 from gape.metrics import distinct, length_distance, near_duplicate_rate, ngram_distance, vocabulary_overlap
-from gape.metrics.text import words
 
 REAL = ["The dog sat on the mat.", "A cat sat on the dog!", "The sun is warm today, isn't it?"]
 OTHER = ["Rain falls over mountains", "Nothing here repeats at all"]

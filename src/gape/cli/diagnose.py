@@ -63,7 +63,7 @@ def diagnose_generator(
     ):
         task = bar.add_task("", total=None) if bar else None
         seen = diagnose(
-            make_generator(settings, model, make_prompts(settings, model), cached),
+            make_generator(settings, model, make_prompts(settings, model, cached), cached),
             cached,
             scales,
             np.random.default_rng(settings.seed),

@@ -24,9 +24,9 @@ from gape.synthesize import SyntheticTexts, run_text, settings_to_resume
 from gape.synthesize import resume as resume_run
 from gape.text_folder import TextFolder, ledger_of
 from gape.voting.store import VectorFolder
-from gape.writers import describe_writer
+from gape.writers import describe_writer, make_model, make_prompts, writes
 
-_SHOWN_TEXTS, _SHOWN_CHARACTERS = 3, 300
+_SHOWN_TEXTS, _SHOWN_CHARACTERS, _SHOWN_TOPICS = 3, 300, 12
 
 # For which numbers of records engines are compared, beside those of the data.
 _USUAL_SCALES = (5_000_000, 1_000_000_000)
@@ -139,6 +139,8 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
         if expected.calls
         else "no language model is asked",
     }
+    if topics := _topics(settings):
+        rows["topics"] = topics
     if settings.generator.startswith("openai:"):
         rows["cost"] = f"about {expected.cost:.2f}" if expected.cost else "not known: give the prices"
     if expected.seconds is not None:
@@ -148,6 +150,23 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
         table.add_row(name, escape(value))
     console.print(table)
     console.print()
+
+
+def _topics(settings: Settings) -> str:
+    """Say what the first texts will be about; nothing where no model writes them.
+
+    Topics of a domain are asked of the model if it is on this machine already: the run will ask for the same.
+    """
+    if not writes(settings):
+        return ""
+    asked_for = settings.domain is not None and settings.prompts is None and settings.topics is None
+    if asked_for and not (settings.generator == "embedded" and all(part.fetched for part in models_of(settings))):
+        return "asked of the model when the run begins; --topics names them beforehand"
+    model = make_model(settings, Path()) if asked_for else None
+    embedder = make_embedder(settings) if asked_for and settings.embedder == "minilm" else None
+    topics = make_prompts(settings, model, embedder).rules.get("topic", ())
+    shown = ", ".join(topics[:_SHOWN_TOPICS])
+    return f"{len(topics)}: {shown}" + (", ..." if len(topics) > _SHOWN_TOPICS else "") if topics else ""
 
 
 def _print_engines(console: Console, settings: Settings, candidates: int, units: int | None = None) -> None:

@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gape.compare.cell import Result, Score, Turn
+from gape.compare.cell import Known, Result, Score, Turn
 from gape.compare.figure import draw
 from gape.compare.folder import MARK, CompareFolder
-from gape.compare.grid import REAL, Cell, Grid, Method, Study
-from gape.compare.pool import Builder, Parts, run_cells
+from gape.compare.grid import REAL, Builder, Cell, Grid, Method, Study
+from gape.compare.pool import Parts, run_cells
 from gape.compare.results import Comparison, Estimate, by_voters, held_out, write_results, write_table
 from gape.errors import InputError
 from gape.plots import require_matplotlib
@@ -30,6 +30,7 @@ __all__ = [
     "Comparison",
     "Estimate",
     "Grid",
+    "Known",
     "Method",
     "Moment",
     "Parts",

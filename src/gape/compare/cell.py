@@ -12,16 +12,18 @@ from typing import Any
 import numpy as np
 
 from gape.compare.grid import Cell, Method, Study
+from gape.copies import words
 from gape.errors import InputError
 from gape.evolve import evolve
+from gape.last_pass import LastPass
 from gape.metrics import balls, mean_nearest_distance, sinkhorn1
 from gape.metrics.foretelling import next_word_accuracy
 from gape.metrics.repetition import Repetition, repetition
-from gape.metrics.text import words
+from gape.metrics.usefulness import classify
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.noise import SeededNoise
 from gape.protocols import Embedder, Generator
-from gape.types import Indices, Points, Samples
+from gape.types import Indices, Points, Samples, texts_of
 from gape.voting.electorate import LocalElectorate
 
 
@@ -47,6 +49,7 @@ class Turn:
     repetition: Repetition | None = None  # of texts
     lineages: int | None = None  # samples of the start that have descendants; None for real records
     next_word: float | None = None  # accuracy of `next_word_accuracy` on records that did not vote, of texts
+    label_accuracy: float | None = None  # of a classifier trained on samples, on records that did not vote
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ def _turn_of_json(values: dict[str, Any]) -> Turn:
         repetition=None if told is None else Repetition(**{name: _number(value) for name, value in told.items()}),
         lineages=None if lineages is None else _whole(lineages),
         next_word=_number(values.get("next_word")),
+        label_accuracy=_number(values.get("label_accuracy")),
     )
 
 
@@ -115,37 +119,50 @@ def _whole(value: Any) -> int:
 
 
 @dataclass(frozen=True, eq=False)
+class Known:
+    """What is known of private records beside their points: (n,) each, None where nothing is. Its repr shows none."""
+
+    units: Sequence[str] | None = field(default=None, repr=False)  # whose record it is; None: each is its own
+    texts: Sequence[str] | None = field(default=None, repr=False)  # where records are texts
+    labels: Sequence[str] | None = field(default=None, repr=False)  # where samples have labels
+    marks: int = 0  # columns of the points that hold the label, the last ones
+
+    def of(self, rows: Indices) -> Known:
+        """Return what is known of some of the records."""
+        units, texts, labels = (
+            None if part is None else [part[row] for row in rows] for part in (self.units, self.texts, self.labels)
+        )
+        return Known(units, texts, labels, self.marks)
+
+
+@dataclass(frozen=True, eq=False)
 class Split:
     """The private records of a seed, divided: (n, d) in all. Its repr shows none of them."""
 
     voters: Points = field(repr=False)
-    units: list[str] | None = field(repr=False)  # of each voter
     held_out: Points = field(repr=False)  # those that score
     again: Points = field(repr=False)  # voters that score too, as many
-    texts: list[str] | None = field(default=None, repr=False)  # of each voter; None where records are not texts
-    tested: list[str] | None = field(default=None, repr=False)  # of those that score; likewise
+    known: Known = field(default_factory=Known)  # of each voter
+    tested: Known = field(default_factory=Known)  # of those that score
 
     @classmethod
-    def of(
-        cls, private: Points, units: Sequence[str] | None, study: Study, seed: int, texts: Sequence[str] | None = None
-    ) -> Split:
+    def of(cls, private: Points, known: Known, study: Study, seed: int) -> Split:
         """Hold out a share of the privacy units, drawn by the seed; none of a unit's records is on both sides."""
         rng = np.random.default_rng([seed, *b"split"])
-        if units is None:
+        if known.units is None:
             order = rng.permutation(len(private))
             out = round(study.held_out * len(order))
             held, voting = order[:out], order[out:]
         else:
-            held, voting = _by_unit(np.array(units), study.held_out, rng)
+            held, voting = _by_unit(np.array(known.units), study.held_out, rng)
         scored = min(study.scored, len(held), len(voting))
         if scored <= study.k:
             raise InputError(
                 f"of {len(private)} private records {len(held)} are held out and {len(voting)} vote, and each part "
                 f"must have more than {study.k} to score; give more records or another share"
             )
-        names = None if units is None else [str(units[row]) for row in voting]
-        said = [None if texts is None else [texts[row] for row in rows] for rows in (voting, held[:scored])]
-        return cls(private[voting], names, private[held[:scored]], private[voting[:scored]], *said)
+        scoring, again = private[held[:scored]], private[voting[:scored]]
+        return cls(private[voting], scoring, again, known.of(voting), known.of(held[:scored]))
 
 
 def run_cell(
@@ -164,9 +181,8 @@ def run_cell(
     began, processor = time.monotonic(), time.process_time()
     if method is None:
         rows = np.random.default_rng([cell.seed, *b"real"]).permutation(len(split.voters))[: study.plan.samples]
-        others = replace(split, units=None, again=split.voters[:0])
-        texts = None if split.texts is None else [split.texts[row] for row in rows]
-        turns = [_turn(0, split.voters[rows], others, study, texts)]
+        others = replace(split, again=split.voters[:0])
+        turns = [_turn(0, split.voters[rows], split.known.of(rows), others, study)]
         sigma, selector = 0.0, "real records, drawn at random from those that vote"
     else:
         turns, sigma, selector = _evolved(cell, method, study, split, parts, told)
@@ -194,10 +210,17 @@ def _evolved(
     plan = study.plan_of(cell, method, _units(split))
     generator, embedder = parts
     electorate = LocalElectorate(
-        split.voters, units=split.units, votes_per_unit=plan.votes_per_unit, votes_per_record=plan.votes_per_record
+        split.voters,
+        units=split.known.units,
+        votes_per_unit=plan.votes_per_unit,
+        votes_per_record=plan.votes_per_record,
     )
     select = method.select(plan, _units(split))
-    turns = []
+    turns: list[Turn] = []
+
+    def score(turn: int, samples: Samples, lineages: int) -> Turn:
+        return _turn(turn, embedder.embed(samples), _known(samples, split.known), split, study, lineages=lineages)
+
     with closing(Ledger(":memory:", Budget(math.inf, plan.delta, plan.neighbours))) as ledger:
         account = Account(ledger, cell.name)
         noise = SeededNoise(cell.seed)
@@ -211,43 +234,51 @@ def _evolved(
                 if state.selection is None
                 else ancestors[parents[state.selection.indices]]
             )
-            texts = None if split.texts is None else _texts(state.synthetic)
-            points = embedder.embed(state.synthetic)
-            turns.append(_turn(state.round, points, split, study, texts, lineages=len(set(ancestors.tolist()))))
+            samples = state.synthetic
+            if method.last_pass and state.round == plan.rounds:
+                rng = np.random.default_rng([plan.seed, plan.rounds, *b"last pass"])
+                samples = LastPass(generator, embedder, max(plan.scales))(samples, rng)
+            turns.append(score(state.round, samples, len(set(ancestors.tolist()))))
             told(state.round)
     return turns, plan.sigma, repr(select)
 
 
-def _texts(samples: Samples) -> list[str]:
-    texts: list[str] = (samples["text"] if samples.dtype.names else samples).tolist()
-    return texts
+def _known(samples: Samples, records: Known) -> Known:
+    """Return what is known of samples, of that what is known of the records too."""
+    return Known(
+        texts=None if records.texts is None else texts_of(samples),
+        labels=None if records.labels is None else samples["label"].tolist(),
+        marks=records.marks,
+    )
 
 
-def _turn(
-    turn: int,
-    points: Points,
-    split: Split,
-    study: Study,
-    texts: Sequence[str] | None,
-    *,
-    lineages: int | None = None,
-) -> Turn:
+def _turn(turn: int, points: Points, known: Known, split: Split, study: Study, *, lineages: int | None = None) -> Turn:
     return Turn(
         turn,
         samples=len(points),
         different=len(np.unique(points, axis=0)),
         held_out=_score(split.held_out, points, study),
         voters=_score(split.again, points, study) if len(split.again) else None,
-        repetition=None if texts is None else repetition(texts),
+        repetition=None if known.texts is None else repetition(known.texts),
         lineages=lineages,
-        next_word=_next_word(texts, split),
+        next_word=_next_word(known, split.tested),
+        label_accuracy=_label_accuracy(points, known, split),
     )
 
 
-def _next_word(texts: Sequence[str] | None, split: Split) -> float | None:
-    if texts is None or not any(len(words(text)) > 1 for text in split.tested or ()):
+def _next_word(known: Known, tested: Known) -> float | None:
+    if known.texts is None or not any(len(words(text)) > 1 for text in tested.texts or ()):
         return None
-    return float(next_word_accuracy(texts, split.tested or []).mean())
+    return float(next_word_accuracy(known.texts, tested.texts or []).mean())
+
+
+def _label_accuracy(points: Points, known: Known, split: Split) -> float | None:
+    """Train a classifier of labels on samples, and test it on records that did not vote."""
+    if known.labels is None or split.tested.labels is None:
+        return None
+    without_marks = slice(None, points.shape[1] - known.marks)
+    seen, tested = points[:, without_marks], split.held_out[:, without_marks]
+    return classify(seen, known.labels, tested, split.tested.labels).accuracy
 
 
 def _score(real: Points, points: Points, study: Study) -> Score:
@@ -270,4 +301,5 @@ def _by_unit(units: Any, share: float, rng: np.random.Generator) -> tuple[Indice
 
 
 def _units(split: Split) -> int:
-    return len(split.voters) if split.units is None else len(set(split.units))
+    units = split.known.units
+    return len(split.voters) if units is None else len(set(units))

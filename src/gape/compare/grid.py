@@ -6,12 +6,13 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from gape.advice import suitable_votes
 from gape.errors import InputError
+from gape.language.request import LanguageModel
 from gape.plan import Plan
-from gape.protocols import Selector
+from gape.protocols import Embedder, Generator, Selector
 
 REAL = "real"  # the method of a cell that scores real records instead of synthetic ones
 
@@ -23,6 +24,10 @@ def in_short(number: float) -> str:
     """Write a number without needless digits, and never two numbers alike."""
     short = f"{number:g}"
     return short if float(short) == number else repr(number)
+
+
+# Makes what writes candidates and what embeds them from the model and the embedder that all cells share.
+Builder: TypeAlias = Callable[[LanguageModel | None, Embedder], tuple[Generator, Embedder]]
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class Method:
     select: Callable[[Plan, int], Selector]
     changes: Mapping[str, Any] = field(default_factory=dict)  # of the plan, such as keep
     kinds: int | None = None  # a number of labels: a record has as many votes as suit the noise; None: as in the plan
+    build: Builder | None = None  # makes its own generator and embedder; None: those of all methods
+    last_pass: bool = False  # whether texts that repeat another are rewritten after the last round
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.replace("-", "").replace("_", "").isalnum() or self.name == REAL:
@@ -46,6 +53,8 @@ class Method:
         """Say what the method is, so that a folder can refuse another of the same name."""
         said = f"{self.select!r} {dict(self.changes)!r}" if self.changes else repr(self.select)
         said += "" if self.kinds is None else ", votes by noise"
+        said += f", {self.build!r}" if self.build else ""
+        said += ", last pass" if self.last_pass else ""
         return re.sub(r" at 0x[0-9a-f]+", "", said)  # an address says nothing and changes every time
 
 

@@ -14,21 +14,18 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from queue import Queue
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from threadpoolctl import threadpool_limits
 
-from gape.compare.cell import Result, Split, run_cell
-from gape.compare.grid import Cell, Grid, Study
+from gape.compare.cell import Known, Result, Split, run_cell
+from gape.compare.grid import Builder, Cell, Grid, Study
 from gape.compare.shared import RemoteEmbedder, RemoteModel, SharedPoints
 from gape.errors import GapeError, RunError
 from gape.language.request import Completion, LanguageModel, Request
 from gape.parallel import use_at_most
-from gape.protocols import Embedder, Generator
+from gape.protocols import Embedder
 from gape.types import Points
-
-# Makes what writes candidates and what embeds them from the model and the embedder that all cells share.
-Builder: TypeAlias = Callable[[LanguageModel | None, Embedder], tuple[Generator, Embedder]]
 
 _PATIENCE = 5.0  # seconds for a process to end by itself
 _ENOUGH = 8192  # requests: twice what a GPU answers at a time
@@ -46,9 +43,8 @@ class Parts:
     embedder: Embedder  # of candidates; one that remembers, such as `Cached`, embeds what cells share once
     build: Builder
     model: LanguageModel | None = None
-    units: Sequence[str] | None = None  # whose record it is, (n,); None where every record is its own
+    known: Known = field(default_factory=Known)  # what else is known of the private records
     made_by: Mapping[str, str] = field(default_factory=dict)  # models by their content, for the folder to tell others
-    texts: Sequence[str] | None = None  # the private records, (n,), where they are texts; for how much these repeat
 
     def __repr__(self) -> str:
         return f"Parts of {len(self.private)} records"
@@ -83,7 +79,7 @@ def _run_here(
     keep: Callable[[Result], None],
     told: Callable[[Cell, int], None],
 ) -> None:
-    desk = _Desk(parts.private, parts.units, parts.texts, grid, study, parts.build(parts.model, parts.embedder))
+    desk = _Desk(parts.private, parts.known, grid, study, parts.build, (parts.model, parts.embedder))
     for cell in cells:
         keep(desk.run(cell, lambda turn, cell=cell: told(cell, turn)))  # type: ignore[misc]
 
@@ -94,22 +90,23 @@ class _Desk:
     def __init__(
         self,
         private: Points,
-        units: Sequence[str] | None,
-        texts: Sequence[str] | None,
+        known: Known,
         grid: Grid,
         study: Study,
-        parts: tuple[Generator, Embedder],
+        build: Builder,
+        shared: tuple[LanguageModel | None, Embedder],
     ) -> None:
-        self._private, self._units, self._texts = private, units, texts
-        self._grid, self._study, self._parts = grid, study, parts
+        self._private, self._known = private, known
+        self._grid, self._study, self._build, self._shared = grid, study, build, shared
         self._split: tuple[int, Split] | None = None  # of the last seed: cells come seed by seed
 
     def run(self, cell: Cell, told: Callable[[int], None]) -> Result:
         if self._split is None or self._split[0] != cell.seed:
             self._split = None  # before the next is made: two would not be needed at once
-            self._split = cell.seed, Split.of(self._private, self._units, self._study, cell.seed, self._texts)
+            self._split = cell.seed, Split.of(self._private, self._known, self._study, cell.seed)
         method = None if cell.real else self._grid.method(cell.method)
-        return run_cell(cell, method, self._study, self._split[1], self._parts, told)
+        build = self._build if method is None else method.build or self._build
+        return run_cell(cell, method, self._study, self._split[1], build(*self._shared), told)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +114,7 @@ class _Job:
     """What a worker is started with."""
 
     points: SharedPoints
-    units: Sequence[str] | None = field(repr=False)
-    texts: Sequence[str] | None = field(repr=False)
+    known: Known
     grid: Grid
     study: Study
     build: Builder
@@ -140,7 +136,7 @@ def _workers(jobs: int, points: SharedPoints, grid: Grid, study: Study, parts: P
     try:
         for _ in range(jobs):
             here, there = context.Pipe()
-            job = _Job(points, parts.units, parts.texts, grid, study, parts.build, model)
+            job = _Job(points, parts.known, grid, study, parts.build, model)
             process = context.Process(target=_work, args=(there, job), daemon=True)
             process.start()
             there.close()  # so that the end of the worker is the end of the connection
@@ -277,8 +273,7 @@ def _work(parent: Connection, job: _Job) -> None:
     with threadpool_limits(1), suppress(EOFError, ConnectionError):
         try:
             private = job.points.read()
-            made = job.build(model, RemoteEmbedder(parent))
-            desk = _Desk(private, job.units, job.texts, job.grid, job.study, made)
+            desk = _Desk(private, job.known, job.grid, job.study, job.build, (model, RemoteEmbedder(parent)))
             while (cell := parent.recv()) is not None:
                 parent.send(("done", desk.run(cell, lambda turn: parent.send(("round", turn)))))
         except GapeError as error:

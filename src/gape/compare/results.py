@@ -183,6 +183,7 @@ def write_table(path: Path, comparison: Comparison) -> None:
         "## Precision among records that did not vote (more is better)",
         _table(comparison, held_out("precision"), real=True),
         *_of_repetition(comparison),
+        *_of_labels(comparison),
         "## Recall of records that voted (in-sample)",
         _table(comparison, by_voters("recall")),
         "## Sinkhorn W1 to records that voted (in-sample)",
@@ -219,6 +220,7 @@ def _rows(result: Result, version: str) -> Iterable[dict[str, Any]]:
                     "different": turn.different,
                     "lineages": turn.lineages,
                     "next_word": turn.next_word,
+                    "label_accuracy": turn.label_accuracy,
                     **(asdict(turn.repetition) if turn.repetition else dict.fromkeys(_REPETITION)),
                     "sigma": result.sigma,
                     "seconds": round(result.seconds, 3),
@@ -242,6 +244,16 @@ def _of_repetition(comparison: Comparison) -> list[str]:
         _table(comparison, lambda turn: math.nan if turn.lineages is None else float(turn.lineages)),
         "## Words of records that did not vote, foretold by what the texts teach (more is better)",
         _table(comparison, lambda turn: math.nan if turn.next_word is None else turn.next_word, real=True),
+    ]
+
+
+def _of_labels(comparison: Comparison) -> list[str]:
+    """How well texts teach the labels; nothing where there are no labels."""
+    if any(each.turns[-1].label_accuracy is None for each in comparison.results):
+        return []
+    return [
+        "## Labels of records that did not vote, told by a classifier trained on the texts (more is better)",
+        _table(comparison, lambda turn: float(turn.label_accuracy or 0.0), real=True),
     ]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gape.advice import usual_delta
 from gape.assembly import candidate_embedder, make_embedder, make_plan, refuse_shared_corpus, resolved
-from gape.compare import Comparison, Grid, Method, Moment, Parts, Study, compare
+from gape.compare import Comparison, Grid, Known, Method, Moment, Parts, Study, compare
 from gape.compare.folder import CompareFolder
 from gape.compare.grid import check_scoring
 from gape.data import Records, Schema
@@ -26,7 +26,7 @@ from gape.plan import Plan
 from gape.private import read_records, text_fingerprint, units_of
 from gape.prompts import Prompts
 from gape.protocols import Embedder, Generator, Selector
-from gape.rules import CENTRES, estimates_votes, make_selector, votes_suit_noise
+from gape.rules import CENTRES, estimates_votes, keeps_distinct, make_selector, votes_suit_noise
 from gape.settings import CHOICES, OPERATIONAL, PRESETS, ROWS, Settings
 from gape.types import Points
 from gape.writers import (
@@ -48,7 +48,9 @@ _MOST_CACHED = 250_000  # embeddings: 390 MB of MiniLM's
 
 # What a cell decides, what the plan says in its own words, and what does not change a result.
 _NOT_COMMON = (
-    OPERATIONAL | {"epsilon", "seed", "preset", "selector", "prompts", "text"} | {each.name for each in fields(Plan)}
+    OPERATIONAL
+    | {"epsilon", "seed", "preset", "selector", "distinct", "prompts", "text"}
+    | {each.name for each in fields(Plan)}
 )
 
 
@@ -80,6 +82,7 @@ class TextSelector:
         if chosen.selector != "gape":
             return chosen.selector
         seats = f", centres={CENTRES}" if chosen.threshold == "auto" and not chosen.signed else ""
+        seats += ", distinct" if seats and keeps_distinct(chosen) else ""
         how = " of estimated votes" if estimates_votes(chosen) else seats
         said = f"threshold={chosen.threshold!r}, separation={chosen.separation!r}, signed={chosen.signed!r}"
         return f"gape({said}){how}"
@@ -191,7 +194,9 @@ def _methods(settings: Settings, names: Sequence[str], *, by_noise: bool) -> tup
         selector = own.get("selector", "gape") if name in PRESETS else name
         changes = {"keep": own["keep"]} if "keep" in own else {}
         kinds = len(settings.labels or ("",)) if by_noise and selector == "gape" else None
-        methods.append(Method(name, TextSelector(settings.with_values(selector=selector)), changes, kinds))
+        chosen = settings.with_values(selector=selector, distinct=own.get("distinct", settings.distinct))
+        last_pass = selector == "gape" and keeps_distinct(chosen)
+        methods.append(Method(name, TextSelector(chosen), changes, kinds, last_pass=last_pass))
     return tuple(methods)
 
 
@@ -217,12 +222,16 @@ def _parts(settings: Settings, records: Records, answers: Path, watch: _Watch, a
     require_private_embedding(embedder)
     private = _embedded(settings, records, watched(embedder, watch.embedded))
     with remembering(make_model(settings, answers), answers, Listener(lambda _: None, watch.answered)) as model:
-        prompts = make_prompts(settings, model)
-        units = None if records.users is None else records.users.tolist()
+        prompts = make_prompts(settings, model, embedder)
         cached = Cached(embedder, min(max(CACHED, at_once), _MOST_CACHED))
         made_by = {"embedder": repr(embedder)} | ({} if model is None else {"model": model.name})
-        texts = None if settings.schema is not None else records.texts.tolist()
-        yield Parts(private, cached, TextBuilder(settings, prompts), model, units, made_by, texts)
+        known = Known(
+            units=None if records.users is None else [str(user) for user in records.users],
+            texts=None if settings.schema is not None else records.texts.tolist(),
+            labels=None if settings.labels is None or records.labels is None else records.labels.tolist(),
+            marks=len(settings.labels or ()),
+        )
+        yield Parts(private, cached, TextBuilder(settings, prompts), model, known, made_by)
 
 
 def _embedded(settings: Settings, records: Records, embedder: Embedder) -> Points:

@@ -49,9 +49,8 @@ def demo_settings(epsilon: float, seed: int) -> Settings:
                 "seed": seed,
                 "prompts": str(prompts),
                 "samples": 24,
-                "initial": 48,
-                "rounds": 3,
-                "scales": (0.5, 0.85),
+                "rounds": 4,
+                "scales": (0.6, 0.9),
             }
         )
 

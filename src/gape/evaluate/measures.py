@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gape.copies import words
 from gape.data import Schema
 from gape.errors import InputError
 from gape.metrics.foretelling import next_word_accuracy
@@ -23,7 +24,6 @@ from gape.metrics.text import (
     near_duplicate_rate,
     ngram_distance,
     vocabulary_overlap,
-    words,
 )
 from gape.metrics.transport import frechet, sinkhorn1, wasserstein1
 from gape.metrics.usefulness import classify

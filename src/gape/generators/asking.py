@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from gape.cleaning import Rules, clean
+from gape.copies import Distinct
 from gape.errors import ServiceError
 from gape.generators.reading import Draft, Reading
 from gape.language.request import Completion, LanguageModel, Request
@@ -69,30 +70,38 @@ def draw(
     rng: np.random.Generator,
     *,
     opened: bool = False,
+    distinct: bool = True,
 ) -> Samples:
-    """Draw `count` random texts (the paper's RandomAPI).
+    """Draw `count` random texts (the paper's RandomAPI); `distinct`: no two of them near copies, if the model can.
 
-    Where no answer will do, another prompt is drawn, `REDRAWS` times over; what is then still missing repeats a text
-    that is there. Raises ServiceError if not even `LEAST_SHARE` of the prompts was answered.
+    Where no answer will do, another prompt is drawn, `REDRAWS` times over; then near copies are taken, and what is
+    still missing repeats a text that is there. Raises ServiceError if not even `LEAST_SHARE` of the prompts was
+    answered.
     """
     texts: list[str | None] = [None] * count
+    near_copies: dict[int, str] = {}
     missing = list(range(count))
+    seen = Distinct()
     for _ in range(1 + REDRAWS):
         drafts = [random_draft(prompts, temperature, rng, opened=opened) for _ in missing]
         for place, text in zip(missing, ask(model, drafts), strict=True):
-            texts[place] = text
+            if text is not None and (not distinct or seen.take(text)):
+                texts[place] = text
+            elif text is not None:
+                near_copies.setdefault(place, text)
         missing = [place for place in missing if texts[place] is None]
-        if not missing or (count >= ENOUGH and count - len(missing) < LEAST_SHARE * count):
+        unanswered = sum(place not in near_copies for place in missing)
+        if not missing or (count >= ENOUGH and count - unanswered < LEAST_SHARE * count):
             break
-    if count - len(missing) < LEAST_SHARE * count:
+    for place in missing:
+        texts[place] = near_copies.get(place)
+    found = [text for text in texts if text is not None]
+    if len(found) < LEAST_SHARE * count:
         raise ServiceError(
-            f"{model.name} gave a usable answer to {count - len(missing)} of {count} prompts, which is less than "
+            f"{model.name} gave a usable answer to {len(found)} of {count} prompts, which is less than "
             f"{LEAST_SHARE:.0%}; try the prompts {prompts.name!r} on it by hand, or use another model"
         )
-    found = [text for text in texts if text is not None]
-    for place in missing:
-        texts[place] = found[int(rng.integers(len(found)))]
-    return as_samples(texts)
+    return as_samples([found[int(rng.integers(len(found)))] if text is None else text for text in texts])
 
 
 def random_draft(prompts: Prompts, temperature: float, rng: np.random.Generator, *, opened: bool) -> Draft:

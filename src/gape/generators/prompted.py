@@ -28,6 +28,7 @@ class PromptedText:
     prompts: Prompts
     by: Literal["rephrase", "fill"] = "rephrase"
     temperature: float = 1.0  # of random texts, and of filling in blanks
+    distinct: bool = True  # whether random texts are drawn again that are near copies of others
 
     def __post_init__(self) -> None:
         if self.by not in {"rephrase", "fill"}:
@@ -39,7 +40,7 @@ class PromptedText:
 
     def random(self, count: int, rng: np.random.Generator) -> Samples:
         """Draw `count` texts of the domain."""
-        return draw(self.model, self.prompts, count, self.temperature, rng)
+        return draw(self.model, self.prompts, count, self.temperature, rng, distinct=self.distinct)
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Rephrase each sample at its scale as temperature, or fill in blanks, a word being one with that chance."""

@@ -1,5 +1,6 @@
-"""Texts by resampling: for models that go on from a given opening, and so can rewrite any share of a text."""
+"""Texts by resampling: for models that continue a given opening, and so can rewrite any part of a text."""
 
+import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,8 +16,9 @@ from gape.cleaning import (
     strip_markdown,
     whole_sentences,
 )
+from gape.copies import are_near_copies
 from gape.errors import InputError
-from gape.generators.asking import ask, draw, new_seed, random_draft, tokens_for
+from gape.generators.asking import SHORTEST, ask, draw, new_seed, random_draft, read_answer, tokens_for
 from gape.generators.reading import Draft
 from gape.language.request import Completion, LanguageModel, Request
 from gape.prompts import Prompts
@@ -25,13 +27,16 @@ from gape.types import Floats, Samples, as_samples
 # What is written anew is this many times as long as what it replaces: lengths can grow and shrink over the rounds.
 _STRETCH = (0.75, 1.35)
 
+# And up to this many times longer still where the text is shorter than texts of its domain are.
+_GROWTH = 1.5
+
 # No text grows beyond this many times the words that a text of its domain has.
 _LONGEST = 2.0
 
 # A run of sentences stands for the asked share of words if its length is within this factor of it.
 _TOLERANCE = 1.6
 
-# Where more than this share is written anew, the old end no longer follows from it: the end is rewritten instead.
+# Where more than this share is rewritten in the middle, the old end no longer follows from it.
 _WIDEST_SPAN = 0.5
 
 # A text that lost this many of its first words to the cleaning is no variation any more.
@@ -46,27 +51,35 @@ _TOKENS_PER_WORD = 1.3
 
 @dataclass(frozen=True)
 class ResampledText:
-    """Random texts are answers to a prompt with a public topic; a variation at scale s is the share s of it rewritten.
+    """Random texts answer a prompt with a public topic; a variation at scale s rewrites the share s of its sample.
 
-    Either the end of the text is written anew from any word on, or whole sentences in its middle are: the first keeps
-    no seam, the second one between sentences, where it hurts least. Both end where a sentence ends. A variation that
-    the model does not deliver is its sample, unchanged.
+    Up to the scale `anew` a part is rewritten: whole sentences at the beginning or in the middle, or the end from any
+    word on. So every word can change, and every variation ends where a sentence ends. From `anew` on the whole text is
+    new: the model sees the sample as an example and writes another one like it. Such a text is no near copy of its
+    sample, so both can survive; a sample and its small variations compete for one place. A variation that the model
+    does not deliver is its sample, unchanged.
     """
 
     model: LanguageModel
     prompts: Prompts
     temperature: float = 1.0
-    spans: float = 0.5  # the share of variations in the middle, at scales up to 1/2; short texts have no middle
+    beginnings: float = 1 / 3  # share of the partial variations that rewrite the beginning; short texts have none
+    spans: float = 1 / 3  # share that rewrites the middle, likewise
+    anew: float = 0.8  # the least scale of whole new texts
+    distinct: bool = True  # whether random texts are drawn again that are near copies of others
 
     def __post_init__(self) -> None:
         if not self.model.can_continue:
             raise InputError(f"{self.model.name} cannot go on from a given opening; use PromptedText with it")
-        if not 0 <= self.spans <= 1:
-            raise InputError(f"spans must be a share in [0, 1], got {self.spans}")
+        for name in ("beginnings", "spans"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} must be a share in [0, 1], got {getattr(self, name)}")
+        if self.beginnings + self.spans > 1:
+            raise InputError(f"beginnings and spans must be at most 1 together, got {self.beginnings + self.spans}")
 
     def random(self, count: int, rng: np.random.Generator) -> Samples:
         """Draw `count` texts of the domain."""
-        return draw(self.model, self.prompts, count, self.temperature, rng, opened=True)
+        return draw(self.model, self.prompts, count, self.temperature, rng, opened=True, distinct=self.distinct)
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Rewrite of every sample the share of its words that its scale says."""
@@ -83,41 +96,69 @@ class ResampledText:
         return as_samples([sample if text is None else text for sample, text in zip(samples, answers, strict=True)])
 
     def _draft(self, sample: str, scale: float, rng: np.random.Generator) -> Draft:
+        if scale >= self.anew:
+            return self._alike(sample, rng)
         words, parts = sample.split(), sentences(sample)
-        middle = rng.random() < self.spans and scale <= _WIDEST_SPAN
-        span = choose_span(parts, scale * len(words), rng) if middle else None
+        spans = self.spans if scale <= _WIDEST_SPAN else 0.0
+        where = rng.random() * (1 - self.spans + spans)
+        span = None
+        if where < self.beginnings + spans:
+            span = choose_span(parts, scale * len(words), rng, first=where < self.beginnings)
+        # A topic drawn at random would contradict an opening that has its own.
+        prompt = self.prompts.random_prompt(rng, widened=False)
         if span is None:
             kept = int((1 - scale) * len(words))
             opening, replaced, tail = " ".join(words[:kept]), len(words) - kept, []
         else:
             start, stop = span
             opening, replaced, tail = " ".join(parts[:start]), length(parts[start:stop]), parts[stop:]
+            if not start:  # what the text is about, the model sees from the sample itself
+                prompt, opening = self.prompts.alike_prompt(sample, rng), self.prompts.opening(rng)
         room = _LONGEST * self.prompts.words - (len(words) - replaced)
-        wanted = min(replaced * float(rng.uniform(*_STRETCH)), max(room, 1.0))
-        request = Request(
-            # A topic drawn at random would contradict an opening that has its own.
-            prompt=self.prompts.random_prompt(rng, widened=False),
-            opening=opening,
-            max_tokens=tokens_for(wanted + _ROOM),
-            temperature=self.temperature,
-            seed=new_seed(rng),
-            enough=round(_TOKENS_PER_WORD * wanted),
-        )
+        growth = min(math.sqrt(max(self.prompts.words / len(words), 1.0)), _GROWTH)
+        wanted = min(growth * replaced * float(rng.uniform(*_STRETCH)), max(room, 1.0))
+        request = self._request(prompt, opening, wanted, rng)
         return Draft(request, partial(join, self.prompts, sample, request, tail, wanted))
 
+    def _alike(self, sample: str, rng: np.random.Generator) -> Draft:
+        """Ask for another text like the sample."""
+        wanted = max(self.prompts.words, len(sample.split()))
+        prompt, opening = self.prompts.alike_prompt(sample, rng), self.prompts.opening(rng)
+        request = self._request(prompt, opening, wanted, rng)
+        return Draft(request, partial(read_alike, self.prompts, sample, request))
 
-def choose_span(parts: list[str], wanted: float, rng: np.random.Generator) -> tuple[int, int] | None:
-    """Draw a run of whole sentences of about `wanted` words, neither the first nor the last; None if there is none.
+    def _request(self, prompt: str, opening: str, words: float, rng: np.random.Generator) -> Request:
+        return Request(
+            prompt=prompt,
+            opening=opening,
+            max_tokens=tokens_for(words + _ROOM),
+            temperature=self.temperature,
+            seed=new_seed(rng),
+            enough=round(_TOKENS_PER_WORD * words),
+        )
 
-    Without the first sentence the model would not know what the text is about.
+
+def choose_span(
+    parts: list[str], wanted: float, rng: np.random.Generator, *, first: bool = False
+) -> tuple[int, int] | None:
+    """Draw a run of whole sentences of about `wanted` words, from the first one on or in the middle; None without one.
+
+    A run in the middle holds neither the first sentence nor the last, and a run from the first one on not the last.
     """
     fitting = [
         (start, stop)
-        for start in range(1, len(parts) - 1)
+        for start in ((0,) if first else range(1, len(parts) - 1))
         for stop in range(start + 1, len(parts))
         if wanted / _TOLERANCE <= length(parts[start:stop]) <= wanted * _TOLERANCE
     ]
     return fitting[int(rng.integers(len(fitting)))] if fitting else None
+
+
+def read_alike(prompts: Prompts, sample: str, request: Request, completion: Completion) -> str | None:
+    """Clean a whole answer; one that is a near copy of its sample is none."""
+    fewest = max(1, min(len(sample.split()), prompts.words) // SHORTEST)
+    text = read_answer(prompts, request, fewest, completion)
+    return None if text is None or are_near_copies(text, sample) else text
 
 
 def join(

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gape.copies import words
 from gape.errors import InputError
-from gape.metrics.text import words
 from gape.types import Floats
 
 _BEFORE = 2  # words that the next one is told by

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gape.copies import words
 from gape.errors import InputError
 from gape.metrics.arrays import Array, check_pair, on_host
 from gape.metrics.nearest import nearest_distances
-from gape.metrics.text import words
 from gape.types import Floats, Indices
 from gape.voting.nearest import nearest
 

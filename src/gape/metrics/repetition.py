@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gape.copies import RUN, Gram, opening, runs, words
 from gape.errors import InputError
-from gape.metrics.text import distinct, ngrams, words
+from gape.metrics.text import distinct
 
-RUN = 8  # words in a row that two texts hardly share by chance
-OPENING = 5  # words
 USUAL, USUAL_POSTS = 0.06, 0.02  # share of 2,000 PubMed abstracts, and of 10,000 Reddit posts, that repeat another
 _MUCH = 0.1  # more than is usual
 
@@ -37,7 +36,7 @@ def repetition(texts: Sequence[str]) -> Repetition:
     content = "\n".join(texts).encode(errors="replace")
     return Repetition(
         repeating=float(repeats(texts).mean()),
-        openings=len({tuple(each[:OPENING]) for each in split}) / len(split),
+        openings=len({opening(text) for text in texts}) / len(texts),
         pairs=distinct(texts, 2) if any(len(each) > 1 for each in split) else None,
         compression=len(content) / len(lzma.compress(content)),
     )
@@ -50,10 +49,10 @@ def repeats_itself(repeating: float, usual: float = USUAL) -> bool:
 
 def repeats(texts: Sequence[str], run: int = RUN) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Say of each text, (m,), whether it has so many words in a row in common with another; equal ones of fewer do."""
-    first: dict[tuple[str, ...], int] = {}
+    first: dict[Gram, int] = {}
     found = np.zeros(len(texts), dtype=np.bool_)
     for place, text in enumerate(texts):
-        for gram in set(ngrams(text, run)) or {tuple(words(text))}:
+        for gram in runs(text, run):
             other = first.setdefault(gram, place)
             if other != place:
                 found[[place, other]] = True

@@ -5,7 +5,6 @@ a row of one text. The total variation of two distributions, sum |p - q| / 2, is
 where nothing of the one occurs in the other.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from math import ceil
@@ -13,15 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from gape.copies import Gram, ngrams, words
 from gape.errors import InputError
-
-_WORD = re.compile(r"\w+(?:['’]\w+)*")
-Gram = tuple[str, ...]
-
-
-def words(text: str) -> list[str]:
-    """Split a text into its words, case folded."""
-    return _WORD.findall(text.casefold())
 
 
 def length_distance(real: Sequence[str], synthetic: Sequence[str], *, width: int = 10) -> float:
@@ -98,14 +90,6 @@ def near_duplicate_rate(texts: Sequence[str], *, threshold: float = 0.8, n: int 
         for gram in prefix:
             holders[gram].append(i)
     return float(duplicate.mean())
-
-
-def ngrams(text: str, n: int) -> list[Gram]:
-    """List the n-grams of a text, in order, repeated as they are."""
-    if n < 1:
-        raise InputError(f"n must be at least 1 word, got {n}; use 1 for single words")
-    found = words(text)
-    return list(zip(*(found[i:] for i in range(n)), strict=False))
 
 
 def _check(**sets: Sequence[str]) -> None:

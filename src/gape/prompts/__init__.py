@@ -8,6 +8,7 @@ A set of prompts is a TOML file; `load` reads one of those shipped (`SHIPPED`) b
     widen = "It is about: {topic}."                      # added to it, so that the start is wide
     openings = ["I", "We went to"]                       # how it begins, for models that can go on from there
     rephrase = ["Please rephrase {tone}: {sample}"]      # one is drawn for every variation
+    alike = "Write another one like this: {sample}"      # added to it for a new text after a sample; may be left out
     fill = ["Fill in the blanks {mask}: {sample}"]
     [rules]                                              # what each placeholder is drawn from
     topic = "reviews"                                    # one of the lists in topics.toml
@@ -67,6 +68,10 @@ def delimited(sample: str) -> str:
     return f'"{inside.strip()}"'
 
 
+# What asks for one more text like a sample, where prompts do not say it themselves.
+_ALIKE = "Here is an example: {sample}\nWrite about the same thing, but in your own words."
+
+
 @dataclass(frozen=True)
 class Prompts:
     """The prompts of one domain. Every placeholder in a template is known, or making this raises."""
@@ -76,6 +81,7 @@ class Prompts:
     random: tuple[str, ...]
     rephrase: tuple[str, ...]
     fill: tuple[str, ...] = ()
+    alike: str = _ALIKE
     widen: str = ""
     openings: tuple[str, ...] = ()
     rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -92,8 +98,8 @@ class Prompts:
                 raise InputError(f"{self._label}: the rule {name!r} has a reserved name; call it something else")
             if not options:
                 raise InputError(f"{self._label}: the rule {name!r} has nothing to draw from; list at least one option")
-        for part in ("random", "rephrase", "fill", "widen", "openings"):
-            templates = (self.widen,) if part == "widen" else getattr(self, part)
+        for part in ("random", "rephrase", "fill", "alike", "widen", "openings"):
+            templates = (getattr(self, part),) if part in {"widen", "alike"} else getattr(self, part)
             for template in templates:
                 self._check(part, template)
 
@@ -112,6 +118,11 @@ class Prompts:
         """Draw a prompt that asks for `sample` in other words."""
         return self._filled(self._draw(self.rephrase, rng), rng, self._of(sample))
 
+    def alike_prompt(self, sample: str, rng: np.random.Generator) -> str:
+        """Draw a prompt that asks for another text like `sample`."""
+        asked = self.random_prompt(rng, widened=False)  # the sample is the topic
+        return f"{asked}\n{self._filled(self.alike, rng, self._of(sample))}"
+
     def fill_prompt(self, masked: str, rng: np.random.Generator) -> str:
         """Draw a prompt that asks for the blanks of `masked` to be filled in."""
         if not self.fill:
@@ -129,7 +140,7 @@ class Prompts:
     @cached_property
     def instructions(self) -> tuple[str, ...]:
         """The fixed words of all prompts, which no text of the domain should repeat."""
-        templates = (*self.random, *self.rephrase, *self.fill)
+        templates = (*self.random, *self.rephrase, *self.fill, self.alike)
         return tuple(words for template in templates for words in re.split(r"\{\w+\}", template) if words.strip())
 
     @property
@@ -155,7 +166,7 @@ class Prompts:
 
     def _check(self, part: str, template: str) -> None:
         used = set(_PLACEHOLDER.findall(template))
-        varies = part in {"rephrase", "fill"}
+        varies = part in {"rephrase", "fill", "alike"}
         known = set(self.rules) | (_GIVEN if varies else _GIVEN - {"sample", "mask"})
         if unknown := sorted(used - known):
             names = " ".join(", ".join(sorted(known)).split())[:200]  # a file may have any for a rule
@@ -201,6 +212,7 @@ _KEYS: Mapping[str, type] = {
     "widen": str,
     "rephrase": list,
     "fill": list,
+    "alike": str,
     "openings": list,
     "mask": str,
     "rules": dict,

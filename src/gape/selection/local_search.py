@@ -5,14 +5,16 @@ The objective is `objective.flow_cost`; `search.py` has the search and how it av
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from gape.copies import Distinct
 from gape.errors import InputError
 from gape.parallel import cuda
-from gape.protocols import Selection
+from gape.protocols import Selection, Selector
 from gape.selection.blocked import BlockedSearch
 from gape.selection.device import on_device
 from gape.selection.effort import Progress
@@ -20,7 +22,7 @@ from gape.selection.objective import SignedPoints, flow_cost, signed_points
 from gape.selection.search import Search
 from gape.selection.seats import fill_seats
 from gape.selection.sharing import estimate
-from gape.types import Floats, NoisyVotes, Points
+from gape.types import Floats, NoisyVotes, Points, Samples, texts_of
 
 # Up to so many points distances are held in float64: 300 MB.
 _SMALL = 4096
@@ -41,6 +43,7 @@ class LocalSearchResult(Selection):
     # "float64" or "float32": distances held so; "blocks": float32, computed as needed. With ", cuda": by that device.
     method: str = "none"
     interrupted: bool = False
+    copies: int = 0  # candidates that were passed over as near copies of others
 
 
 def local_search(
@@ -132,6 +135,10 @@ class Gape:
 
     With `centres` below 1 only that share of the survivors is searched for, and the others are the largest votes near
     each, in proportion to its share of all votes (`seats.py`). What the result says of the search is of the centres.
+
+    With `distinct`, no survivor is a near copy of another (`copies.py`), where there are enough candidates for that: of
+    near copies the one with the most votes stands for all. The votes of the others still count for the place where they
+    lie, in the search and in the shares of the centres.
     """
 
     separation: float
@@ -141,6 +148,11 @@ class Gape:
     signed: bool = True
     noise: float | None = None  # None: votes are taken as they are
     centres: float = 1.0
+    distinct: bool = False
+
+    def among(self, samples: Samples) -> Selector:
+        """Return the rule for these candidates: with `distinct` texts, else any samples."""
+        return partial(self._select, texts_of(samples)) if self.distinct else self
 
     def __call__(
         self,
@@ -150,6 +162,16 @@ class Gape:
         rng: np.random.Generator,  # noqa: ARG002  (the search is deterministic)
     ) -> LocalSearchResult:
         """Select by local search."""
+        return self._select(None, votes, points, size)
+
+    def _select(
+        self,
+        texts: Sequence[str] | None,
+        votes: NoisyVotes,
+        points: Points,
+        size: int,
+        rng: np.random.Generator | None = None,  # noqa: ARG002  (as above)
+    ) -> LocalSearchResult:
         weights: NoisyVotes | Floats = votes if self.signed else np.maximum(votes, 0)
         if self.noise is not None:
             weights = estimate(votes, points, self.noise).counts
@@ -166,6 +188,16 @@ class Gape:
         found = local_search(points, weights, sought, separation=self.separation, threshold=threshold, certify=certify)
         if found.interrupted:  # the votes are paid for and kept; a resumed run selects again, and from all of them
             raise KeyboardInterrupt
-        if sought == size:
+        if sought == size and texts is None:
             return found
-        return replace(found, indices=fill_seats(points, np.maximum(weights, 0.0), found.indices, size))
+        seen, refused = Distinct(), []
+
+        def take(place: int) -> bool:
+            taken = texts is None or seen.take(texts[place])
+            refused.extend([] if taken else [place])
+            return taken
+
+        indices = fill_seats(points, np.maximum(weights, 0.0), found.indices, size, None if texts is None else take)
+        # A set that has room left after all takes near copies as well: a run owes as many samples as it has promised.
+        more = sorted(refused, key=lambda place: -weights[place])[: size - len(indices)]
+        return replace(found, indices=np.concatenate([indices, np.array(more, dtype=np.int64)]), copies=len(refused))

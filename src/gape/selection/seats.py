@@ -7,6 +7,7 @@ seats. Whoever has the most votes among them gets the seat.
 """
 
 import heapq
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,11 +15,17 @@ from gape.types import Floats, Indices, Points
 from gape.voting.nearest import nearest
 
 
-def fill_seats(points: Points, weights: Floats, centres: Indices, size: int) -> Indices:
+def fill_seats(
+    points: Points, weights: Floats, centres: Indices, size: int, take: Callable[[int], bool] | None = None
+) -> Indices:
     """Return the centres and further points of positive weight, `size` in all where there are as many.
 
-    points: (v, d), weights: (v,), at least 0, centres: (k,), at most `size`.
+    points: (v, d), weights: (v,), at least 0, centres: (k,), at most `size`. With `take`, a point gets a seat only if
+    `take` accepts it, the centres with the most weight first; then points without weight may fill what is left.
     """
+    if take is not None:
+        ordered = centres[np.argsort(-weights[centres], kind="stable")]
+        centres = np.array([place for place in ordered if take(int(place))], dtype=np.int64)
     voted = np.flatnonzero(weights > 0)
     own = np.zeros(len(points), dtype=np.int64)
     own[voted] = nearest(points[voted], points[centres])
@@ -34,8 +41,23 @@ def fill_seats(points: Points, weights: Floats, centres: Indices, size: int) -> 
     heapq.heapify(averages)
     while len(chosen) < size and averages:
         _, party = heapq.heappop(averages)
-        chosen.append(queues[party].pop())
-        seats[party] += 1
+        place = queues[party].pop()
+        if take is None or take(place):
+            chosen.append(place)
+            seats[party] += 1
         if queues[party]:
             heapq.heappush(averages, (-votes[party] / (2 * seats[party] + 1), party))
+    if take is not None:
+        chosen += _without_votes(weights, size - len(chosen), take)
     return np.array(chosen, dtype=np.int64)
+
+
+def _without_votes(weights: Floats, count: int, take: Callable[[int], bool]) -> list[int]:
+    """Find so many points without weight that are accepted, the first ones first."""
+    found: list[int] = []
+    for place in np.flatnonzero(weights <= 0):
+        if len(found) == count:
+            break
+        if take(int(place)):
+            found.append(int(place))
+    return found

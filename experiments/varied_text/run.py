@@ -1,0 +1,255 @@
+"""What keeps texts from repeating one another: the default, what it was before, AugPE, and one part removed at a time.
+
+    python experiments/varied_text/run.py reddit gape before --private FILE --model DIR --embedder DIR --out FOLDER
+
+One call runs variants on one dataset, at every epsilon with every seed, into OUT/DATASET; what is there is kept. Texts
+are cut to 100 words; a tenth of them does not vote and scores. NOT differentially private: it scores by
+private texts, for data that may be looked at.
+"""
+
+import argparse
+import math
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from gape.advice import usual_delta
+from gape.assembly import VARIATIONS
+from gape.compare import Grid, Known, Method, Moment, Parts, Study, compare
+from gape.data import Records, load_texts
+from gape.embedders.cached import Cached
+from gape.embedders.sentence_transformers import SentenceTransformer
+from gape.fingerprint import dataset_fingerprint
+from gape.generators.prompted import PromptedText
+from gape.generators.resampled import ResampledText
+from gape.labels import LabelledEmbedder, LabelledGenerator, PerLabel, labelled
+from gape.language.request import LanguageModel
+from gape.language.transformers import TransformersModel
+from gape.plan import Plan
+from gape.prompts import Prompts, load
+from gape.protocols import Embedder, Generator, Selector
+from gape.rules import CENTRES
+from gape.selection.local_search import Gape
+from gape.selection.ranking import Ranking
+from gape.selection.subsampling import Subsampling
+from gape.types import Points
+from gape.writers import about_label
+
+SAMPLES, ROUNDS, WORDS, HELD_OUT = 500, 6, 100, 0.1
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Where texts and labels are in a file, and what is asked for."""
+
+    column: str
+    prompts: str
+    label: str | None = None
+
+
+DATASETS = {
+    "pubmed": Dataset("abstract", "pubmed"),
+    "reddit": Dataset("text", "reddit"),
+    "yelp": Dataset("text", "yelp", "label2"),
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What writes, and what selects."""
+
+    operator: dict[str, Any] = field(default_factory=dict)  # of ResampledText; of PromptedText with "by"
+    scales: tuple[float, ...] = VARIATIONS["resample"][0]
+    copies: int = VARIATIONS["resample"][1]
+    selector: str = "gape"
+    distinct: bool = True  # of the selection
+    last_pass: bool = True
+    openings: str = "now"
+    keep: bool = True
+    wide: bool = True  # whether the first round votes on a start as large as a round, as it is
+    centres: float = CENTRES
+
+
+# How texts were varied before, and from which start.
+_ENDS = {"beginnings": 0.0, "spans": 0.5, "anew": math.inf}
+_ENDS_SCALES = (0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.9)
+_PLAIN: dict[str, Any] = {"distinct": False, "last_pass": False, "wide": False}
+_REPHRASE: dict[str, Any] = {"operator": {"by": "rephrase", "distinct": False}, "scales": (1.0,), "copies": 7, **_PLAIN}
+
+VARIANTS = {
+    "gape": Variant(),
+    "before": Variant({**_ENDS, "distinct": False}, _ENDS_SCALES, openings="before", **_PLAIN),
+    "augpe": Variant(selector="ranking", **_REPHRASE),
+    "subsamplepe": Variant(selector="subsampling", keep=False, **_REPHRASE),
+    "without-operator": Variant(_ENDS, _ENDS_SCALES),
+    "without-families": Variant(distinct=False),
+    "without-last-pass": Variant(last_pass=False),
+    "without-start": Variant({"distinct": False}, openings="before", wide=False),
+}
+
+
+@dataclass(frozen=True)
+class Select:
+    """Makes the rule of a variant for the plan of a cell."""
+
+    variant: Variant
+    labels: tuple[str, ...] | None
+
+    def __call__(self, plan: Plan, units: int) -> Selector:  # noqa: ARG002  (of other rules)
+        """Make it."""
+        if self.variant.selector == "ranking":
+            rule: Selector = Ranking()
+        elif self.variant.selector == "subsampling":
+            rule = Subsampling()
+        else:
+            distinct = self.variant.distinct
+            rule = Gape(math.inf, plan.sigma, spare=2.0, signed=False, centres=self.variant.centres, distinct=distinct)
+        return rule if self.labels is None else PerLabel(rule, self.labels)
+
+
+@dataclass(frozen=True)
+class Build:
+    """Makes what writes and what embeds in a worker."""
+
+    variant: Variant
+    prompts: Prompts
+    label: str | None
+    labels: tuple[str, ...] | None
+
+    def __call__(self, model: LanguageModel | None, embedder: Embedder) -> tuple[Generator, Embedder]:
+        """Make both."""
+        if model is None:
+            raise ValueError
+
+        def writer(prompts: Prompts) -> Generator:
+            made = PromptedText if "by" in self.variant.operator else ResampledText
+            return made(model, prompts, **self.variant.operator)
+
+        if self.labels is None:
+            return writer(self.prompts), embedder
+        writers = {label: writer(about_label(self.prompts, self.label, label)) for label in self.labels}
+        return LabelledGenerator(writers), LabelledEmbedder(embedder, self.labels)
+
+
+@contextmanager
+def parts(build: Build, records: Records, asked: argparse.Namespace) -> Iterator[Parts]:
+    """Load the models and embed the records, all at once: they may be looked at."""
+    embedder = SentenceTransformer(asked.embedder)
+    labels = labels_of(records)
+    known = Known(
+        texts=records.texts.tolist(),
+        labels=None if records.labels is None else records.labels.tolist(),
+        marks=len(labels or ()),
+    )
+    model = TransformersModel(asked.model, batch=asked.batch)
+    yield Parts(
+        private=embedded(embedder, records, labels),
+        embedder=Cached(embedder, 250_000),
+        build=build,
+        model=model,
+        known=known,
+        made_by={"embedder": repr(embedder), "model": model.name},
+    )
+
+
+def prompts_of(variant: Variant, data: Dataset) -> Prompts:
+    """Return the prompts of a dataset, with the openings that the variant begins texts with."""
+    prompts = replace(load(data.prompts), words=WORDS)
+    if variant.openings == "now":
+        return prompts
+    before = tomllib.loads(Path(__file__).with_name("before.toml").read_text(encoding="utf-8"))
+    return replace(prompts, openings=tuple(before[data.prompts]))
+
+
+def labels_of(records: Records) -> tuple[str, ...] | None:
+    """Return the labels that occur, which are no secret here."""
+    return None if records.labels is None else tuple(sorted(set(records.labels.tolist())))
+
+
+def embedded(embedder: SentenceTransformer, records: Records, labels: tuple[str, ...] | None) -> Points:
+    """Embed the records."""
+    together = embedder.for_public_texts()
+    if labels is None or records.labels is None:
+        return together.embed(records.texts)
+    return LabelledEmbedder(together, labels).embed(labelled(records.labels, records.texts))
+
+
+def read(path: str, data: Dataset, limit: int) -> Records:
+    """Read the records, at most `limit` drawn at random, each cut to its first words."""
+    records = load_texts(path, data.column, label=data.label)
+    chosen = np.sort(np.random.default_rng(0).permutation(len(records.texts))[:limit])
+    texts = np.array([" ".join(str(text).split()[:WORDS]) for text in records.texts[chosen]], dtype=object)
+    return replace(records, texts=texts, labels=None if records.labels is None else records.labels[chosen])
+
+
+def main() -> None:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", choices=tuple(DATASETS))
+    parser.add_argument("variants", nargs="+", choices=tuple(VARIANTS))
+    parser.add_argument("--private", required=True)
+    parser.add_argument("--model", required=True, help="what the generator hf: takes")
+    parser.add_argument("--embedder", required=True, help="what the embedder st: takes")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 4.0])
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=3, help="how many")
+    parser.add_argument("--samples", type=int, default=SAMPLES)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--limit", type=int, default=10**9, help="use only so many private texts")
+    parser.add_argument("--batch", type=int, default=2048, help="answers written at once")
+    parser.add_argument("--jobs", type=int, default=6)
+    parser.add_argument("--out", type=Path, required=True)
+    asked = parser.parse_args()
+    data = DATASETS[asked.dataset]
+    records = read(asked.private, data, asked.limit)
+    labels = labels_of(records)
+    plan = Plan(
+        epsilon=1.0,
+        delta=usual_delta(round((1 - HELD_OUT) * len(records.texts))),
+        rounds=asked.rounds,
+        samples=asked.samples,
+    )
+
+    def method(name: str) -> Method:
+        variant = VARIANTS[name]
+        candidates = asked.samples * (len(variant.scales) * variant.copies + int(variant.keep))
+        return Method(
+            name,
+            Select(variant, labels),
+            changes={
+                "scales": variant.scales,
+                "copies": variant.copies,
+                "keep": variant.keep,
+                "initial": candidates if variant.wide else asked.samples,
+                "vary_start": not variant.wide,
+            },
+            kinds=len(labels or ("",)) if variant.selector == "gape" else None,
+            build=Build(variant, prompts_of(variant, data), data.label, labels),
+            last_pass=variant.last_pass,
+        )
+
+    methods = tuple(map(method, asked.variants))
+    seeds = tuple(range(asked.first_seed, asked.first_seed + asked.seeds))
+
+    def progress(now: Moment) -> None:
+        if "done" in now.doing:
+            print(f"{asked.dataset} {now.done:.1f} of {now.cells}: {now.doing}", flush=True)
+
+    compare(
+        asked.out / asked.dataset,
+        Grid(methods, tuple(asked.epsilons), seeds),
+        Study(plan, held_out=HELD_OUT, described={"prompts": data.prompts}),
+        parts(cast(Build, methods[0].build), records, asked),
+        lambda salt: dataset_fingerprint((text.encode() for text in records.texts), salt),
+        jobs=asked.jobs,
+        progress=progress,
+    )
+
+
+if __name__ == "__main__":
+    main()
