@@ -24,7 +24,6 @@ from experiments.common import write_rows
 from experiments.corpus_text.run import Data
 
 from gape.advice import usual_delta, votes_against
-from gape.assembly import VARIATIONS
 from gape.compare import Estimate
 from gape.metrics import mean_nearest_distance, recall, sinkhorn1
 from gape.plan import Plan
@@ -34,6 +33,7 @@ from gape.voting.several import several_nearest
 
 EPSILONS = (0.5, 1.0, 4.0)
 SEEDS = 8
+SCALES = (0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.9)  # of resampling at the time
 NEIGHBOURS = 500  # public texts that a sample is blended with
 
 
@@ -69,7 +69,7 @@ def vary(samples: Points, public: Points, rng: np.random.Generator) -> Points:
     count = min(NEIGHBOURS, len(public) - 1)
     near = np.argpartition(-(samples @ public.T), count, axis=1)[:, :count]
     parts = [samples]
-    for scale in VARIATIONS["resample"][0]:
+    for scale in SCALES:
         drawn = public[near[np.arange(len(samples)), rng.integers(0, count, len(samples))]]
         parts.append((1 - scale) * samples + scale * drawn)
     points = np.concatenate(parts)

@@ -44,7 +44,7 @@ from gape.types import Floats, Points
 from gape.voting.electorate import LocalElectorate
 from gape.weights import SMOLLM2, fetch
 
-SCALES = (0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.9)  # those of a text run
+SCALES = (0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.9)  # those of a text run at the time
 NEIGHBOUR = 3  # whose distance is the radius of a ball
 BLOCK = 2048
 
@@ -78,7 +78,8 @@ def evolution(
 ) -> list[Points]:
     """Run a plan, and return the embeddings of the samples after every round, the start first."""
     embedder = Cached(embedder)
-    generator = ResampledText(model, replace(load(prompts), words=words))
+    operator = {"beginnings": 0.0, "spans": 0.5, "anew": math.inf}  # ends and middles, as at the time
+    generator = ResampledText(model, replace(load(prompts), words=words), distinct=False, **operator)
     written = []
     with closing(Ledger(":memory:", Budget(math.inf, plan.delta))) as ledger:
         account = Account(ledger, "experiment")

@@ -27,6 +27,7 @@ EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 100.0)
 METHODS = ("subsamplepe", "augpe", "gape")
 ROUNDS = 10
 START = 2  # the size of S(0), in multiples of m
+SCALES = (0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.9)  # of resampling
 HELD_OUT = 0.1
 
 
@@ -110,6 +111,8 @@ def main() -> None:
         words=None if asked.generator.startswith("corpus:") else asked.words,
         samples=asked.samples,
         initial=START * asked.samples,
+        scales=None if asked.generator.startswith("corpus:") else SCALES,
+        distinct=False,
         rounds=asked.rounds,
         seed=asked.first_seed,
     )
