@@ -54,9 +54,9 @@ def _showing(terminal: Console) -> Iterator[Callable[[Progress], None]]:
 
         def print_steps(now: Progress) -> None:
             nonlocal last
-            step = _step(now)
+            step, paced = _step(now), pace.of(now)  # which counts from the first answer on, whatever is printed
             if step != last:
-                terminal.print(f"{step}{pace.of(now)}", markup=False)
+                terminal.print(f"{step}{paced}", markup=False)
                 last = step
 
         yield print_steps
