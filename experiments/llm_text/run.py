@@ -78,7 +78,7 @@ def evolution(
 ) -> list[Points]:
     """Run a plan, and return the embeddings of the samples after every round, the start first."""
     embedder = Cached(embedder)
-    operator = {"beginnings": 0.0, "spans": 0.5, "anew": math.inf}  # ends and middles, as at the time
+    operator = {"beginnings": 0.0, "spans": 0.5, "whole_from": math.inf}  # ends and middles, as at the time
     generator = ResampledText(model, replace(load(prompts), words=words), distinct=False, **operator)
     written = []
     with closing(Ledger(":memory:", Budget(math.inf, plan.delta))) as ledger:

@@ -76,7 +76,7 @@ class Variant:
 
 
 # How texts were varied before, and from which start.
-_ENDS = {"beginnings": 0.0, "spans": 0.5, "anew": math.inf}
+_ENDS = {"beginnings": 0.0, "spans": 0.5, "whole_from": math.inf}
 _ENDS_SCALES = (0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.9)
 _PLAIN: dict[str, Any] = {"distinct": False, "last_pass": False, "wide": False}
 _REPHRASE: dict[str, Any] = {"operator": {"by": "rephrase", "distinct": False}, "scales": (1.0,), "copies": 7, **_PLAIN}

@@ -34,10 +34,10 @@ def copies(text: str, count: int) -> Samples:
 
 
 def vary(
-    text: str, scale: float, *, spans: float, beginnings: float = 0.0, anew: float = math.inf, count: int = 40
+    text: str, scale: float, *, spans: float, beginnings: float = 0.0, whole_from: float = math.inf, count: int = 40
 ) -> tuple[ScriptedModel, list[str]]:
     model = ScriptedModel(write)
-    varied = ResampledText(model, PROMPTS, beginnings=beginnings, spans=spans, anew=anew).vary(
+    varied = ResampledText(model, PROMPTS, beginnings=beginnings, spans=spans, whole_from=whole_from).vary(
         copies(text, count), np.full(count, scale), np.random.default_rng(1)
     )
     return model, list(varied)
@@ -81,7 +81,7 @@ class TestEnd:
             texts = generator.vary(texts, np.full(len(texts), 0.4), np.random.default_rng(turn))
         assert max(len(text.split()) for text in texts) <= 2 * 60 + 12
 
-    def test_at_scale_one_all_is_written_anew_with_a_topic(self) -> None:
+    def test_at_scale_one_a_random_text_is_written_with_a_topic(self) -> None:
         model, varied = vary(parent(), 1.0, spans=0.0)
         assert all(call.opening in PROMPTS.openings and "It is about: " in call.prompt for call in model.calls)
         assert not any("Old" in new for new in varied)
@@ -176,7 +176,7 @@ class TestBeginning:
 
 class TestNewTexts:
     def test_the_model_sees_the_sample_as_an_example(self) -> None:
-        model, varied = vary(parent(), 0.9, spans=1 / 3, beginnings=1 / 3, anew=0.8)
+        model, varied = vary(parent(), 0.9, spans=1 / 3, beginnings=1 / 3, whole_from=0.8)
         assert all(f'Here is an example: "{parent()}"' in call.prompt for call in model.calls)
         assert all(call.opening in PROMPTS.openings for call in model.calls)
         assert not any("It is about: " in call.prompt for call in model.calls)
@@ -287,7 +287,7 @@ def test_mistakes_are_named() -> None:
         ResampledText(ScriptedModel(write), PROMPTS, spans=2)
     with pytest.raises(InputError, match=r"beginnings and spans must be at most 1 together, got 1\.2"):
         ResampledText(ScriptedModel(write), PROMPTS, beginnings=0.7, spans=0.5)
-    with pytest.raises(InputError, match="1 writes all of a text anew"):
+    with pytest.raises(InputError, match="1 writes a new random text"):
         ResampledText(ScriptedModel(write), PROMPTS).vary(
             copies("A text.", 1), np.array([1.5]), np.random.default_rng(0)
         )

@@ -24,7 +24,7 @@ from gape.language.request import Completion, LanguageModel, Request
 from gape.prompts import Prompts
 from gape.types import Floats, Samples, as_samples
 
-# What is written anew is this many times as long as what it replaces: lengths can grow and shrink over the rounds.
+# New parts are this many times as long as what they replace: lengths can grow and shrink over the rounds.
 _STRETCH = (0.75, 1.35)
 
 # And up to this many times longer still where the text is shorter than texts of its domain are.
@@ -53,11 +53,11 @@ _TOKENS_PER_WORD = 1.3
 class ResampledText:
     """Random texts answer a prompt with a public topic; a variation at scale s rewrites the share s of its sample.
 
-    Up to the scale `anew` a part is rewritten: whole sentences at the beginning or in the middle, or the end from any
-    word on. So every word can change, and every variation ends where a sentence ends. From `anew` on the whole text is
-    new: the model sees the sample as an example and writes another one like it. Such a text is no near copy of its
-    sample, so both can survive; a sample and its small variations compete for one place. A variation that the model
-    does not deliver is its sample, unchanged.
+    Below the scale `whole_from` a part is rewritten: whole sentences at the beginning or in the middle, or the end from
+    any word on. So every word can change, and every variation ends where a sentence ends. From that scale on the whole
+    text is new: the model sees the sample as an example and writes another one like it. The new text is never a near
+    copy of its sample, so both can survive, while a sample and its small variations compete for one place. If the
+    model does not deliver a variation, the sample stands in for it.
     """
 
     model: LanguageModel
@@ -65,7 +65,7 @@ class ResampledText:
     temperature: float = 1.0
     beginnings: float = 1 / 3  # share of the partial variations that rewrite the beginning; short texts have none
     spans: float = 1 / 3  # share that rewrites the middle, likewise
-    anew: float = 0.8  # the least scale of whole new texts
+    whole_from: float = 0.8  # the least scale of whole new texts
     distinct: bool = True  # whether random texts are drawn again that are near copies of others
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class ResampledText:
         """Rewrite of every sample the share of its words that its scale says."""
         for scale in np.unique(scales):
             if not 0 < scale <= 1:
-                raise InputError(f"scale must be a share of words in (0, 1], got {scale}; 1 writes all of a text anew")
+                raise InputError(f"scale must be a share of words in (0, 1], got {scale}; 1 writes a new random text")
         drafts = [
             random_draft(self.prompts, self.temperature, rng, opened=True)
             if scale == 1
@@ -96,7 +96,7 @@ class ResampledText:
         return as_samples([sample if text is None else text for sample, text in zip(samples, answers, strict=True)])
 
     def _draft(self, sample: str, scale: float, rng: np.random.Generator) -> Draft:
-        if scale >= self.anew:
+        if scale >= self.whole_from:
             return self._alike(sample, rng)
         words, parts = sample.split(), sentences(sample)
         spans = self.spans if scale <= _WIDEST_SPAN else 0.0

@@ -11,7 +11,6 @@ from functools import partial
 
 import numpy as np
 
-from gape.copies import Distinct
 from gape.errors import InputError
 from gape.parallel import cuda
 from gape.protocols import Selection, Selector
@@ -20,7 +19,7 @@ from gape.selection.device import on_device
 from gape.selection.effort import Progress
 from gape.selection.objective import SignedPoints, flow_cost, signed_points
 from gape.selection.search import Search
-from gape.selection.seats import fill_seats
+from gape.selection.seats import fill_distinct_seats, fill_seats
 from gape.selection.sharing import estimate
 from gape.types import Floats, NoisyVotes, Points, Samples, texts_of
 
@@ -188,16 +187,10 @@ class Gape:
         found = local_search(points, weights, sought, separation=self.separation, threshold=threshold, certify=certify)
         if found.interrupted:  # the votes are paid for and kept; a resumed run selects again, and from all of them
             raise KeyboardInterrupt
-        if sought == size and texts is None:
+        positive = np.maximum(weights, 0.0)
+        if texts is not None:
+            indices, copies = fill_distinct_seats(points, positive, found.indices, size, texts)
+            return replace(found, indices=indices, copies=copies)
+        if sought == size:
             return found
-        seen, refused = Distinct(), []
-
-        def take(place: int) -> bool:
-            taken = texts is None or seen.take(texts[place])
-            refused.extend([] if taken else [place])
-            return taken
-
-        indices = fill_seats(points, np.maximum(weights, 0.0), found.indices, size, None if texts is None else take)
-        # A set that has room left after all takes near copies as well: a run owes as many samples as it has promised.
-        more = sorted(refused, key=lambda place: -weights[place])[: size - len(indices)]
-        return replace(found, indices=np.concatenate([indices, np.array(more, dtype=np.int64)]), copies=len(refused))
+        return replace(found, indices=fill_seats(points, positive, found.indices, size))

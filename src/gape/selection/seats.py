@@ -7,10 +7,11 @@ seats. Whoever has the most votes among them gets the seat.
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from gape.copies import Distinct
 from gape.types import Floats, Indices, Points
 from gape.voting.nearest import nearest
 
@@ -50,6 +51,26 @@ def fill_seats(
     if take is not None:
         chosen += _without_votes(weights, size - len(chosen), take)
     return np.array(chosen, dtype=np.int64)
+
+
+def fill_distinct_seats(
+    points: Points, weights: Floats, centres: Indices, size: int, texts: Sequence[str]
+) -> tuple[Indices, int]:
+    """Fill seats as `fill_seats` does, but pass over near copies of texts that have one; return how many these were.
+
+    A set that would stay incomplete takes near copies after all: a run owes as many samples as it has promised.
+    """
+    seen, passed_over = Distinct(), list[int]()
+
+    def take(place: int) -> bool:
+        if seen.take(texts[place]):
+            return True
+        passed_over.append(place)
+        return False
+
+    chosen = fill_seats(points, weights, centres, size, take)
+    more = sorted(passed_over, key=lambda place: -weights[place])[: size - len(chosen)]
+    return np.concatenate([chosen, np.array(more, dtype=np.int64)]), len(passed_over)
 
 
 def _without_votes(weights: Floats, count: int, take: Callable[[int], bool]) -> list[int]:
