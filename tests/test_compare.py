@@ -249,6 +249,29 @@ class TestCells:
         assert len(model.calls) == len(set(model.calls)) == 4 + 4 * 2  # start and variations, of all four cells
 
 
+class TestMethods:
+    def test_a_method_may_bring_its_own_generator_and_a_last_pass(self, tmp_path: Path) -> None:
+        same = "We have seen this film before, in another town and with other people, but it ended as it always does. "
+        points, model = (
+            private_points(),
+            ScriptedModel(lambda _: f"{same}Nobody laughed, nobody cried, and then we left."),
+        )
+        own = replace(METHODS[0], name="own", build=CorpusBuilder(tuple(public_texts())), last_pass=True)
+        parts = Parts(points, Cached(Words()), PromptsBuilder(), model, Known(texts=private_texts().tolist()))
+        plan = Plan(epsilon=1.0, delta=1e-3, rounds=1, samples=6, scales=(0.9,), copies=2)
+        grid, electorate = Grid((METHODS[0], own), (math.inf,), (0,)), LocalElectorate(points)
+        compare(tmp_path / "out", grid, Study(plan), nullcontext(parts), electorate.fingerprint)
+        usual, other = (
+            cells(tmp_path / "out")[f"{name}--eps-inf--seed-0"]["turns"] for name in (METHODS[0].name, "own")
+        )
+        assert usual[0]["repetition"]["openings"] == 1 / 6
+        assert other[0]["repetition"]["openings"] > 1 / 6
+        assert other[-1]["repetition"]["repeating"] == 0
+        settings = (tmp_path / "out" / "settings.toml").read_text()
+        assert "CorpusBuilder" in settings
+        assert ", last pass" in settings
+
+
 class TestFolder:
     def test_everything_says_that_it_is_not_private(self, whole: tuple[Path, Comparison]) -> None:
         folder = whole[0]
@@ -580,6 +603,13 @@ class TestTexts:
         cell = cells(tmp_path / "out")["ranking--eps-inf--seed-0"]
         assert cell["units"] == 32  # of 40 users
         assert "PerLabel" in cell["selector"]
+
+    def test_labels_are_told_by_a_classifier(self, settings: Settings, tmp_path: Path) -> None:
+        chosen = settings.with_values(label="stars", labels=("low", "mid", "high"), samples=6)
+        compare_texts(chosen, tmp_path / "out", methods=["gape"], epsilons=[4.0], seeds=1, scoring=Scoring(k=1))
+        assert "## Labels of records that did not vote" in (tmp_path / "out" / "table.md").read_text()
+        for cell in cells(tmp_path / "out").values():
+            assert 0 <= cell["turns"][-1]["label_accuracy"] <= 1
 
     def test_what_a_cell_decides_cannot_be_set(self, settings: Settings, tmp_path: Path) -> None:
         for name, value in {"epsilon": 1.0, "selector": "ranking", "ledger": "x", "budget_epsilon": 2.0}.items():

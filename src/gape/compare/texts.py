@@ -48,9 +48,7 @@ _MOST_CACHED = 250_000  # embeddings: 390 MB of MiniLM's
 
 # What a cell decides, what the plan says in its own words, and what does not change a result.
 _NOT_COMMON = (
-    OPERATIONAL
-    | {"epsilon", "seed", "preset", "selector", "distinct", "prompts", "text"}
-    | {each.name for each in fields(Plan)}
+    OPERATIONAL | {"epsilon", "seed", "preset", "selector", "prompts", "text"} | {each.name for each in fields(Plan)}
 )
 
 
