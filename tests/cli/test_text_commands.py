@@ -310,6 +310,18 @@ def test_models(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == list(KNOWN)
 
 
+@pytest.mark.parametrize(
+    ("flags", "texts"),
+    [((), 80 + 5 * 70), (("--vary-start",), 10 + 6 * 70), (("--no-distinct",), 10 + 6 * 70)],
+    ids=["wide", "varied", "not distinct"],
+)
+def test_what_is_on_by_default_can_be_turned_off(tmp_path: Path, flags: tuple[str, ...], texts: int) -> None:
+    data = str(write_csv(tmp_path / "reviews.csv", private_rows()))
+    shown = gape("plan", data, "--text", "review", "--epsilon", "4", "--samples", "10", "--prompts", "yelp", *flags)
+    assert shown.exit_code == 0, shown.output
+    assert f"work {texts:,} answers" in " ".join(shown.stdout.split())
+
+
 def test_a_plan_says_what_the_first_texts_will_be_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = str(write_csv(tmp_path / "reviews.csv", private_rows()))
 

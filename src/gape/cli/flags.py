@@ -13,7 +13,10 @@ from gape.settings import CHOICES, Settings, read_toml, settings_fields
 
 _KIND = inspect.Parameter.KEYWORD_ONLY
 _PLAIN = (str, int, float, bool)
-_SHOWN = {"keep": "--keep/--no-keep"}
+# Flags that can be turned off, because they are on by default, or may be.
+_SHOWN = {
+    name: f"--{name.replace('_', '-')}/--no-{name.replace('_', '-')}" for name in ("keep", "distinct", "vary_start")
+}
 
 
 def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
