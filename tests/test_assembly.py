@@ -17,7 +17,7 @@ from gape.language.scripted import ScriptedModel
 from gape.language.stored import Stored, stored_tokens
 from gape.privacy.accounting import noise_scale
 from gape.private import TextElectorate, unit_of, units_of
-from gape.rules import make_selector
+from gape.rules import keeps_distinct, make_selector
 from gape.selection.bounded_lipschitz import BoundedLipschitz
 from gape.selection.kmedoids import KMedoids
 from gape.selection.local_search import Gape
@@ -63,6 +63,9 @@ class TestResolved:
             chosen = settings(**values)
             assert chosen.vary_start is True
             assert chosen.initial == chosen.samples
+            assert keeps_distinct(chosen) is bool(values.get("vary_start"))
+        for threshold in ("paper", 2):
+            assert not keeps_distinct(settings(threshold=threshold))
         wide = settings(initial=33)
         assert (wide.initial, wide.vary_start) == (33, False)
         augpe = settings(preset="augpe", samples=10)

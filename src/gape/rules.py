@@ -42,15 +42,19 @@ def estimates_votes(settings: Settings) -> bool:
 
 
 def keeps_distinct(settings: Settings) -> bool:
-    """Whether near copies are kept apart and rewritten: texts that a model writes, unless settings say otherwise."""
-    return settings.distinct and settings.schema is None and writes(settings)
+    """Whether near copies are kept out and rewritten: of texts that a model writes, by GAPE as it is by default.
+
+    Other rules, and GAPE as the paper has it, stay what they are.
+    """
+    usual = settings.selector == "gape" and _is_usual(settings)
+    return settings.distinct and usual and settings.schema is None and writes(settings)
 
 
 def varies_start(settings: Settings) -> bool:
     """Whether the first round votes on variations of the start, and not on a wide start as it is."""
     if settings.vary_start is not None:
         return settings.vary_start
-    return not (keeps_distinct(settings) and settings.selector == "gape" and _is_usual(settings))
+    return not keeps_distinct(settings)
 
 
 def votes_suit_noise(settings: Settings) -> bool:
@@ -72,7 +76,7 @@ def _gape(settings: Settings, plan: Plan) -> Gape:
         if estimates_votes(settings):
             return Gape(separation, math.inf, spare=2.0, signed=False, noise=plan.sigma)
         centres = 1.0 if settings.signed else CENTRES
-        distinct = keeps_distinct(settings) and not settings.signed
+        distinct = keeps_distinct(settings)
         return Gape(separation, plan.sigma, spare=2.0, signed=settings.signed, centres=centres, distinct=distinct)
     if settings.threshold == "paper":  # Algorithm 4, line 6
         tau = plan.sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / _FAILURE))

@@ -193,8 +193,7 @@ def _methods(settings: Settings, names: Sequence[str], *, by_noise: bool) -> tup
         changes = {"keep": own["keep"]} if "keep" in own else {}
         kinds = len(settings.labels or ("",)) if by_noise and selector == "gape" else None
         chosen = settings.with_values(selector=selector, distinct=own.get("distinct", settings.distinct))
-        last_pass = selector == "gape" and keeps_distinct(chosen)
-        methods.append(Method(name, TextSelector(chosen), changes, kinds, last_pass=last_pass))
+        methods.append(Method(name, TextSelector(chosen), changes, kinds, last_pass=keeps_distinct(chosen)))
     return tuple(methods)
 
 
