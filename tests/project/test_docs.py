@@ -4,11 +4,9 @@ Commands and calls run as printed but for their size: a corpus writes where no g
 rounds are few.
 """
 
-import csv
 import importlib.util
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,11 +15,11 @@ from typing import Any
 import pytest
 
 from command import gape
-from made_up import private_rows, public_texts
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md"))
+LONG = ("cluster.md", "compare.md")  # in test_long_pages.py, so that another process can run them
 
 SMALL = {"generator": "corpus:public.csv", "samples": 4, "rounds": 1, "scales": "0.4"}
 SMALL_FLAGS = [part for name, value in SMALL.items() for part in (f"--{name}", str(value))]
@@ -32,6 +30,7 @@ EXTRA = {
 }
 SMALLER = {
     'folder="runs/in-python")': 'folder="runs/in-python", generator="corpus:public.csv", samples=4, rounds=1)',
+    '"samples": 200})': '"samples": 20, "rounds": 2})',
     "epsilon=4, samples=4, rounds=1)": 'epsilon=4, samples=4, rounds=1, generator="corpus:public.csv")',
 }
 
@@ -40,32 +39,6 @@ def blocks(page: str) -> list[tuple[str, str]]:
     """The blocks of a page that are Python, and those of commands, in order."""
     found = re.findall(r"^```([^\n]*)\n(.*?)^```$", (DOCS / page).read_text(), flags=re.DOTALL | re.MULTILINE)
     return [(kind, text) for kind, text in found if kind == "python" or (not kind and text.startswith("gape "))]
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files that the pages speak of, and a finished run."""
-    folder = tmp_path_factory.mktemp("docs")
-    rows = private_rows(150)
-    for name, part in {"reviews.csv": rows[:100], "others.csv": rows[100:]}.items():
-        with (folder / name).open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["review", "stars", "customer"])
-            writer.writerows([row["review"], 1 + i % 5, row["who"]] for i, row in enumerate(part))
-    for name, texts in {"public.csv": public_texts(), "synthetic.csv": public_texts()[::5]}.items():
-        (folder / name).write_text("review\n" + "\n".join(texts) + "\n")
-    (schema,) = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "tables.md").read_text(), flags=re.DOTALL | re.MULTILINE)
-    (folder / "people.toml").write_text(schema)
-    people = "".join(f"{20 + i % 60},{'<=50K' if i % 3 else '>50K'},{50 + i % 40}\n" for i in range(200))
-    (folder / "people.csv").write_text("age,income,weight\n" + people)
-    return folder
-
-
-@pytest.fixture
-def here(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def execute(command: str) -> None:
@@ -89,8 +62,8 @@ def smaller(code: str) -> str:
     return code
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
-def test_every_block_runs(page: str, here: Path) -> None:
+def run_blocks(page: str) -> None:
+    """Run the blocks of a page one after the other, in the folder that this process is in."""
     known: dict[str, Any] = {}
     if page != "tutorial.md":
         execute("gape run reviews.csv --text review --epsilon 4 --out runs/reviews")
@@ -101,6 +74,12 @@ def test_every_block_runs(page: str, here: Path) -> None:
             for command in text.replace("\\\n", " ").splitlines():
                 if command.strip():
                     execute(command)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page) and page not in LONG])
+@pytest.mark.usefixtures("here")
+def test_every_block_runs(page: str) -> None:
+    run_blocks(page)
 
 
 def test_the_reference_of_the_command_line_is_that_of_the_code() -> None:
