@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def chosen(data: Path, **values: Any) -> Settings:
 def apart(data: Path, name: str, **values: Any) -> SyntheticTexts:
     """Run in a folder and with a ledger of its own, with noise that can be repeated."""
     settings = chosen(data, ledger=str(data.parent / f"{name}.sqlite"), **values)
-    return run_text(settings, data.parent / name, noise=SeededNoise(7))
+    made = run_text(settings, data.parent / name, noise=SeededNoise(7))
+    return replace(made, privacy=replace(made.privacy, ledger=""))  # every ledger has a name of its own
 
 
 def rounds(folder: Path) -> dict[str, bytes]:
