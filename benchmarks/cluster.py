@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from gape.cluster import PointShard, RayElectorate, RayModel, in_parts, ray_cluster
+from gape.core.types import Points
+from gape.distributed.cluster import PointShard, RayElectorate, RayModel, in_parts, ray_cluster
 from gape.language.embedded import EmbeddedModel
 from gape.language.request import Completion, Request
-from gape.types import Points
-from gape.weights import SMOLLM2, fetch
+from gape.language.weights import SMOLLM2, fetch
 
 
 def busy(pid: int) -> float:

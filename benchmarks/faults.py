@@ -35,14 +35,14 @@ sys.path[0] = str(Path(__file__).resolve().parents[1] / "tests")
 
 import parts  # noqa: E402
 from fuzz.syscalls import KILL, Fault, Outcome, supervised  # noqa: E402
-from gape.errors import GapeError  # noqa: E402
+from gape.core.errors import GapeError  # noqa: E402
+from gape.core.types import Points, Samples  # noqa: E402
 from gape.language.scripted import ScriptedModel  # noqa: E402
 from gape.privacy.ledger import Ledger  # noqa: E402
 from gape.privacy.noise import SeededNoise  # noqa: E402
-from gape.settings import Settings  # noqa: E402
-from gape.synthesize import run_text  # noqa: E402
-from gape.text_folder import LEDGER_SUFFIX  # noqa: E402
-from gape.types import Points, Samples  # noqa: E402
+from gape.runs.settings import Settings  # noqa: E402
+from gape.runs.synthesize import run_text  # noqa: E402
+from gape.runs.text_folder import LEDGER_SUFFIX  # noqa: E402
 from generators.writing import write  # noqa: E402
 from made_up import private_rows, write_csv  # noqa: E402
 
@@ -212,7 +212,7 @@ def main() -> None:
     parser.add_argument("--runs", default="vectors,texts")
     parser.add_argument("--show", type=int, default=3, help="unclear errors to print in full")
     chosen = parser.parse_args()
-    module: Any = importlib.import_module("gape.synthesize")  # the package has a function of this name
+    module: Any = importlib.import_module("gape.runs.synthesize")  # the package has a function of this name
     module.make_model = lambda *_: ScriptedModel(write)
     module.make_embedder = lambda _: Letters()
     bad = 0

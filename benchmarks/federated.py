@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from gape.federated import Device, Granted, Terms
-from gape.federated.aggregation import Session
-from gape.federated.messages import Reply, Request, to_record
-from gape.plan import Plan
-from gape.types import Points
+from gape.core.types import Points
+from gape.distributed.federated import Device, Granted, Terms
+from gape.distributed.federated.aggregation import Session
+from gape.distributed.federated.messages import Reply, Request, to_record
+from gape.evolution.plan import Plan
 
 
 def size(message: Request | Reply) -> int:

@@ -6,8 +6,9 @@ python benchmarks/fuzz.py received [--inputs 5500] [--seed 0] [--kinds table]
 Valid files are spoiled by their bytes (flips, cuts, repeats, splices, wrong lengths) and by what they hold (other
 types, missing keys, huge numbers, other encodings, links), and given to what the package reads them with. A child
 process handles thousands of them, with 10 seconds of processor time for each and 1 GiB of memory above what it starts
-with; where it dies, the next goes on after the input at fault. Only errors of gape.errors may come out, of one line,
-without private content. Inputs follow from the seed: `--seed 0 --kinds CSV --only 17` does one of them, with its error.
+with; where it dies, the next goes on after the input at fault. Only errors of gape.core.errors may come out, of one
+line, without private content. Inputs follow from the seed: `--seed 0 --kinds CSV --only 17` does one of them,
+with its error.
 
 `received` gives run folders from somebody who means harm to every command that takes one, beside secrets that none may
 repeat and a server that none may connect to; see tests/fuzz/received.py.

@@ -15,7 +15,7 @@ import numpy as np
 from gape.language.embedded import EmbeddedModel
 from gape.language.request import LanguageModel, Request
 from gape.language.transformers import TransformersModel
-from gape.weights import SMOLLM2, fetch
+from gape.language.weights import SMOLLM2, fetch
 
 WORDS = ["river", "of", "small", "town", "in", "winter", "was", "cold", "and", "people", "told", "other", "fish"]
 

@@ -16,15 +16,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from gape.cleaning import sentences
+from gape.core.types import as_samples
 from gape.generators import asking
+from gape.generators.cleaning import sentences
+from gape.generators.prompts import load
 from gape.generators.reading import Reading
 from gape.generators.resampled import ResampledText
 from gape.language.request import Request
 from gape.language.scripted import ScriptedModel
 from gape.language.stored import Stored
-from gape.prompts import load
-from gape.types import as_samples
 
 TEXTS = Path(__file__).parents[1] / "experiments" / "paper_text" / "results" / "pubmed-m2000" / "synthetic.parquet"
 SCALES = (0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.9)

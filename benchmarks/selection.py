@@ -21,13 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from gape.geometry import distances
+from gape._support.geometry import distances
+from gape.core.types import Floats, Indices, NoisyVotes, Points
 from gape.privacy.accounting import noise_scale
-from gape.selection.effort import Progress
+from gape.selection.flow.effort import Progress
+from gape.selection.flow.objective import flow_cost, signed_points
 from gape.selection.local_search import Gape, local_search
-from gape.selection.objective import flow_cost, signed_points
 from gape.selection.ranking import ranking
-from gape.types import Floats, Indices, NoisyVotes, Points
 from gape.voting.nearest import nearest_votes
 from gape.voting.several import several_nearest
 

@@ -68,7 +68,7 @@ def _start(folder: Path, chosen: argparse.Namespace, *, resume: bool = False) ->
     folder.mkdir(exist_ok=True)
     data, run = folder / "questions.csv.gz", folder / "run"
     if not resume:
-        data.write_bytes(files("gape.demos").joinpath("questions.csv.gz").read_bytes())
+        data.write_bytes(files("gape.cli.demos").joinpath("questions.csv.gz").read_bytes())
     made = [
         "--generator",
         f"hf:{chosen.model}",

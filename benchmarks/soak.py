@@ -38,16 +38,16 @@ from benchmarks.faults import places, published  # noqa: E402
 
 import faulty_server  # noqa: E402
 from faulty_server import PASSING, FaultyServer  # noqa: E402
+from gape._support.files import read_table  # noqa: E402
 from gape.audit.books import audit_run  # noqa: E402
 from gape.embedders.identity import IdentityEmbedder  # noqa: E402
-from gape.files import read_table  # noqa: E402
+from gape.evolution.plan import Plan  # noqa: E402
 from gape.generators.vectors import GaussianGenerator, StartFromBox  # noqa: E402
 from gape.language.request import Request  # noqa: E402
-from gape.plan import Plan  # noqa: E402
 from gape.privacy.ledger import Budget, Ledger  # noqa: E402
-from gape.run import run  # noqa: E402
+from gape.runs.run import run  # noqa: E402
+from gape.runs.text_folder import LEDGER_SUFFIX  # noqa: E402
 from gape.selection.local_search import Gape  # noqa: E402
-from gape.text_folder import LEDGER_SUFFIX  # noqa: E402
 from gape.voting.electorate import LocalElectorate  # noqa: E402
 from generators.writing import write  # noqa: E402
 from made_up import private_rows, write_csv  # noqa: E402

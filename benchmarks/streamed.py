@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from gape.files import write_json
-from gape.types import Counts, Points
+from gape._support.files import write_json
+from gape.core.types import Counts, Points
 from gape.voting.filling import Filling
 from gape.voting.nearest import nearest_votes
 from gape.voting.store import Origin, VectorFolder, record_digest

@@ -19,7 +19,7 @@ from pathlib import Path
 import faiss
 import numpy as np
 
-from gape.types import Indices, Points
+from gape.core.types import Indices, Points
 from gape.voting.nearest import nearest, nearest_votes
 
 RATIO = 1.1

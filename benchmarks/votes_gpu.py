@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gape.parallel import cuda
-from gape.types import Indices, Points
+from gape._support.parallel import cuda
+from gape.core.types import Indices, Points
 from gape.voting.device import DeviceVoters, Winners
 from gape.voting.field import distinct_rows
 from gape.voting.nearest import reference_nearest

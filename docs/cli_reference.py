@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import typer
 from typer.models import ArgumentInfo
 
-from gape.cli import app
-from gape.settings import settings_fields
+from gape.cli import COMMANDS
+from gape.runs.settings import settings_fields
 
 PAGE = Path(__file__).parent / "cli.md"
 SHARED = {each.name for each in settings_fields()[1:]} | {"settings"}
@@ -69,17 +69,20 @@ class Parameter:
 
 def reference() -> str:
     """Return the page."""
-    commands = dict(_commands(app, "gape"))
+    commands = dict(_commands())
     shared = [each for each in _parameters(commands["gape run"]) if each.name in SHARED]
     described = (_described(name, command) for name, command in commands.items())
     return "\n".join([HEAD, *described, SETTINGS, *_tables(shared)])
 
 
-def _commands(group: typer.Typer, name: str) -> Iterator[tuple[str, Any]]:
-    for each in group.registered_commands:
-        yield f"{name} {each.name or each.callback.__name__.replace('_', '-')}", each.callback  # type: ignore[union-attr]
-    for inner in group.registered_groups:
-        yield from _commands(inner.typer_instance, f"{name} {inner.name}")  # type: ignore[arg-type]
+def _commands() -> Iterator[tuple[str, Any]]:
+    for entry in COMMANDS:
+        found = entry.load()
+        if not isinstance(found, typer.Typer):
+            yield f"gape {entry.name}", found
+            continue
+        for each in found.registered_commands:
+            yield f"gape {entry.name} {each.name or each.callback.__name__.replace('_', '-')}", each.callback  # type: ignore[union-attr]
 
 
 def _parameters(command: Any) -> list[Parameter]:

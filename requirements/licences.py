@@ -252,7 +252,7 @@ def line(package: tuple[str, str], row: tuple[str, str]) -> str:
 
 def page(found: dict[tuple[str, str], tuple[str, str]]) -> str:
     """Return the page."""
-    from gape.weights import KNOWN  # noqa: PLC0415  (not in the other environment)
+    from gape.language.weights import KNOWN  # noqa: PLC0415  (not in the other environment)
 
     by_hand = [f"| {name} | {licence} | {where} |" for name, (licence, where) in sorted(READ.items())]
     exceptions = [f"| {licence} | {why} |" for licence, (_, why) in sorted(NAMED.items())]

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from gape.plan import Plan
+from gape.core.protocols import Selection
+from gape.core.types import Samples
+from gape.evolution.plan import Plan
+from gape.evolution.state import Proposal, State
 from gape.privacy.accounting import spent
 from gape.privacy.statement import PrivacyStatement
-from gape.protocols import Selection
-from gape.run_folder import RunFolder
-from gape.state import Proposal, State
-from gape.types import Samples
+from gape.runs.run_folder import RunFolder
 
 LEDGER = "0123456789abcdef" * 2  # the id of the ledger that such runs are charged to
 PARTS = {"generator": "CorpusText()", "embedder": "MiniLM()", "selector": "Ranking()"}

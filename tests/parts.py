@@ -4,16 +4,16 @@ from pathlib import Path
 
 import numpy as np
 
+from gape.core.types import Points
 from gape.embedders.identity import IdentityEmbedder
+from gape.evolution.plan import Plan
+from gape.evolution.state import State
 from gape.generators.vectors import GaussianGenerator, StartFromBox
-from gape.plan import Plan
 from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import Noise, SeededNoise
 from gape.privacy.statement import PrivacyStatement
-from gape.run import run
+from gape.runs.run import run
 from gape.selection.local_search import Gape
-from gape.state import State
-from gape.types import Points
 from gape.voting.electorate import LocalElectorate
 
 PLAN = Plan(epsilon=2.0, delta=1e-5, rounds=2, samples=3, scales=(0.1, 0.01), copies=2, seed=11)

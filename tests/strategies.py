@@ -13,8 +13,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gape.geometry import distances
-from gape.types import Floats, NoisyVotes, Points
+from gape._support.geometry import distances
+from gape.core.types import Floats, NoisyVotes, Points
 
 LAYOUTS = ("cloud", "lattice", "duplicates", "clusters", "one place", "wide")
 SIGNED = ("noisy", "integer", "fractional", "real", "sparse", "balanced", "heavy")  # of both signs

@@ -23,12 +23,12 @@ from experiments.ahead.run import MEASURES, options, read, sizes
 from experiments.common import write_rows
 from experiments.corpus_text.run import Data
 
-from gape.advice import usual_delta, votes_against
-from gape.compare import Estimate
-from gape.metrics import mean_nearest_distance, recall, sinkhorn1
-from gape.plan import Plan
+from gape.core.types import Floats, Points
+from gape.evaluation.compare import Estimate
+from gape.evaluation.metrics import mean_nearest_distance, recall, sinkhorn1
+from gape.evolution.plan import Plan
+from gape.runs.advice import usual_delta, votes_against
 from gape.selection.local_search import Gape
-from gape.types import Floats, Points
 from gape.voting.several import several_nearest
 
 EPSILONS = (0.5, 1.0, 4.0)

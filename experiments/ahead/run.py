@@ -20,21 +20,21 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 from experiments.common import free_account, write_rows
 from experiments.corpus_text.run import Data, Looked, embedded, load
 
-from gape import plots
-from gape.advice import usual_delta
-from gape.assembly import VARIATIONS
-from gape.compare import Estimate
+from gape._support.geometry import distances
+from gape.core.types import Floats, Indices, Samples
 from gape.embedders.minilm import MiniLM
-from gape.evolve import evolve
+from gape.evaluation import plots
+from gape.evaluation.compare import Estimate
+from gape.evaluation.metrics import mean_nearest_distance, recall, sinkhorn1
+from gape.evaluation.plots import COLOURS
+from gape.evolution.evolve import evolve
+from gape.evolution.plan import Plan
 from gape.generators.corpus import CorpusText
-from gape.geometry import distances
-from gape.metrics import mean_nearest_distance, recall, sinkhorn1
-from gape.plan import Plan
-from gape.plots import COLOURS
 from gape.privacy.noise import SeededNoise
-from gape.rules import make_selector
-from gape.settings import Settings
-from gape.types import Floats, Indices, Samples
+from gape.runs.advice import usual_delta
+from gape.runs.resolve import VARIATIONS
+from gape.runs.selector import make_selector
+from gape.runs.settings import Settings
 from gape.voting.electorate import LocalElectorate
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 100.0)

@@ -13,23 +13,23 @@ from functools import cached_property
 import numpy as np
 from experiments.common import free_account
 
-from gape.advice import usual_delta
+from gape._support.fingerprint import dataset_fingerprint
+from gape.core.errors import InputError
+from gape.core.protocols import Selection, Selector
+from gape.core.types import Counts, Floats, NoisyVotes, Points, Samples
 from gape.embedders.identity import IdentityEmbedder
-from gape.errors import InputError
-from gape.evolve import evolve
-from gape.fingerprint import dataset_fingerprint
+from gape.evolution.evolve import evolve
+from gape.evolution.presets import Preset, gape_with_guarantee
+from gape.evolution.theory import GapePlan, plan_gape
 from gape.generators.vectors import StartFromSet
-from gape.presets import Preset, gape_with_guarantee
 from gape.privacy.noise import SeededNoise
-from gape.protocols import Selection, Selector
+from gape.runs.advice import usual_delta
+from gape.selection.flow.objective import signed_points
+from gape.selection.flow.search import Search
 from gape.selection.kmedoids import k_medoids
 from gape.selection.local_search import Gape
-from gape.selection.objective import signed_points
 from gape.selection.ranking import Ranking
-from gape.selection.search import Search
 from gape.selection.subsampling import Subsampling
-from gape.theory import GapePlan, plan_gape
-from gape.types import Counts, Floats, NoisyVotes, Points, Samples
 from gape.voting.nearest import nearest
 
 EPSILON = 1.0

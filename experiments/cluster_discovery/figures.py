@@ -8,8 +8,8 @@ import numpy as np
 from experiments.cluster_discovery.covered import Instance
 from experiments.cluster_discovery.practical import RECORDS, UNSIGNED
 
-from gape import plots
-from gape.plots import COLOURS, GREY, INK, MARKERS
+from gape.evaluation import plots
+from gape.evaluation.plots import COLOURS, GREY, INK, MARKERS
 
 _STYLES: dict[str, dict[str, Any]] = {
     **{method: {"color": colour, "marker": MARKERS[method]} for method, colour in COLOURS.items()},

@@ -10,18 +10,18 @@ import numpy as np
 from experiments.common import free_account
 from scipy.stats import norm
 
-from gape.advice import usual_delta
-from gape.demos.clusters import selectors
+from gape._support.geometry import distances
+from gape.cli.demos.clusters import selectors
+from gape.core.protocols import Selector
+from gape.core.types import Floats, Points, Samples
 from gape.embedders.identity import IdentityEmbedder
-from gape.evolve import evolve
+from gape.evolution.evolve import evolve
+from gape.evolution.plan import Plan
+from gape.evolution.theory import GapePlan, plan_gape
 from gape.generators.vectors import GaussianGenerator, StartFromSet
-from gape.geometry import distances
-from gape.plan import Plan
 from gape.privacy.noise import SeededNoise
-from gape.protocols import Selector
+from gape.runs.advice import usual_delta
 from gape.selection.local_search import Gape
-from gape.theory import GapePlan, plan_gape
-from gape.types import Floats, Points, Samples
 from gape.voting.electorate import LocalElectorate
 
 RECORDS = 2000  # n

@@ -23,9 +23,9 @@ from experiments.cluster_discovery.figures import draw_coverage, draw_covered, d
 from experiments.cluster_discovery.practical import RULES, SETTINGS, SWEEPS, Setting
 from experiments.common import over_seeds, wilson, write_rows
 
-from gape.metrics.intervals import bootstrap
-from gape.plots import COLOURS
-from gape.types import Floats
+from gape.core.types import Floats
+from gape.evaluation.metrics.intervals import bootstrap
+from gape.evaluation.plots import COLOURS
 
 FIELDS = ("case", "method", "seed", "clusters", "kept", "coverage", "rounds", "lost")
 Stored = dict[tuple[str, str], list[dict[str, float]]]  # by case and method

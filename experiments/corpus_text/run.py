@@ -20,23 +20,23 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.common import free_account, over_seeds, write_rows
 
-from gape import plots
-from gape.advice import usual_delta
-from gape.assembly import VARIATIONS
-from gape.data import load_texts
+from gape._support.geometry import distances
+from gape.core.errors import InputError
+from gape.core.protocols import Embedder, Selector
+from gape.core.types import Floats, Points, Samples
 from gape.embedders.minilm import MiniLM
-from gape.errors import InputError
-from gape.evolve import evolve
+from gape.evaluation import plots
+from gape.evaluation.plots import COLOURS, GREY, INK
+from gape.evolution.evolve import evolve
+from gape.evolution.plan import Plan
 from gape.generators.corpus import CorpusText
-from gape.geometry import distances
-from gape.plan import Plan
-from gape.plots import COLOURS, GREY, INK
+from gape.modalities import load_texts
 from gape.privacy.noise import SeededNoise
-from gape.protocols import Embedder, Selector
+from gape.runs.advice import usual_delta
+from gape.runs.resolve import VARIATIONS
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
 from gape.selection.subsampling import Subsampling
-from gape.types import Floats, Points, Samples
 from gape.voting.electorate import LocalElectorate
 
 EPSILONS = (1.0, 4.0, math.inf)

@@ -21,18 +21,18 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.common import write_rows
 
-from gape import plots
-from gape.data import load_texts
-from gape.diagnostics import intrinsic_dimension
+from gape.core.protocols import Embedder
 from gape.embedders.minilm import MiniLM
 from gape.embedders.sentence_transformers import SentenceTransformer
+from gape.evaluation import plots
+from gape.evaluation.diagnostics import intrinsic_dimension
 from gape.generators.prompted import PromptedText
+from gape.generators.prompts import load
 from gape.language.embedded import EmbeddedModel
 from gape.language.request import LanguageModel
 from gape.language.transformers import TransformersModel
-from gape.prompts import load
-from gape.protocols import Embedder
-from gape.weights import SMOLLM2, fetch
+from gape.language.weights import SMOLLM2, fetch
+from gape.modalities import load_texts
 
 TEMPERATURES = (0.6, 0.8, 1.0, 1.2, 1.4, 1.7)
 TEXTS = 3

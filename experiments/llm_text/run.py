@@ -24,25 +24,25 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.common import write_rows
 
-from gape import plots
-from gape.data import load_texts
+from gape.core.protocols import Embedder, Selector
+from gape.core.types import Floats, Points
 from gape.embedders.cached import Cached
 from gape.embedders.minilm import MiniLM
 from gape.embedders.sentence_transformers import SentenceTransformer
-from gape.evolve import evolve
+from gape.evaluation import plots
+from gape.evolution.evolve import evolve
+from gape.evolution.plan import Plan
+from gape.generators.prompts import load
 from gape.generators.resampled import ResampledText
 from gape.language.embedded import EmbeddedModel
 from gape.language.request import LanguageModel
 from gape.language.transformers import TransformersModel
-from gape.plan import Plan
+from gape.language.weights import SMOLLM2, fetch
+from gape.modalities import load_texts
 from gape.privacy.ledger import Account, Budget, Ledger
-from gape.prompts import load
-from gape.protocols import Embedder, Selector
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
-from gape.types import Floats, Points
 from gape.voting.electorate import LocalElectorate
-from gape.weights import SMOLLM2, fetch
 
 SCALES = (0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.9)  # those of a text run at the time
 NEIGHBOUR = 3  # whose distance is the radius of a ball

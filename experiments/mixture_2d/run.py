@@ -17,11 +17,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.common import options, over_seeds, wilson, write_rows
 
-from gape import plots
-from gape.demos import clusters
-from gape.plots import COLOURS, MARKERS
+from gape.cli.demos import clusters
+from gape.core.protocols import Selector
+from gape.evaluation import plots
+from gape.evaluation.plots import COLOURS, MARKERS
 from gape.privacy.noise import SeededNoise
-from gape.protocols import Selector
 
 SEPARATIONS = (1.4, 2.0, 3.0, 6.0, math.inf)
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)

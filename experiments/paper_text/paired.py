@@ -12,9 +12,9 @@ import csv
 import math
 from pathlib import Path
 
-from gape.compare import Estimate
-from gape.compare.results import label_of
-from gape.errors import InputError
+from gape.core.errors import InputError
+from gape.evaluation.compare import Estimate
+from gape.evaluation.compare.results import label_of
 
 MEASURES = {"recall": ("recall", 1), "sinkhorn": ("Sinkhorn W1", -1)}  # as it is printed, and which way is better
 

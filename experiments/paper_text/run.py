@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gape.compare import Moment, read_comparison
-from gape.compare.texts import Scoring, compare_texts
-from gape.data import load_texts
-from gape.settings import Settings
+from gape.evaluation.compare import Moment, read_comparison
+from gape.evaluation.compare.texts import Scoring, compare_texts
+from gape.modalities import load_texts
+from gape.runs.settings import Settings
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 100.0)
 METHODS = ("subsamplepe", "augpe", "gape")

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gape.errors import InputError
-from gape.evaluate import MARK
-from gape.plots import COLOURS, GREY, MARKERS, figure
+from gape.core.errors import InputError
+from gape.evaluation.evaluate import MARK
+from gape.evaluation.plots import COLOURS, GREY, MARKERS, figure
 
 LABELS = {"ranking": "AugPE", "subsampling": "SubsamplePE", "gape": "GAPE"}
 _STYLES = {"ranking": "Ranking", "subsampling": "Subsampling", "gape": "GAPE"}

@@ -16,18 +16,18 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.common import free_account, options, over_seeds, wilson, write_rows
 
-from gape import plots
+from gape.core.protocols import Selector
+from gape.core.types import Counts, Points
 from gape.embedders.identity import IdentityEmbedder
-from gape.evolve import evolve
+from gape.evaluation import plots
+from gape.evaluation.plots import COLOURS, MARKERS
+from gape.evolution.evolve import evolve
+from gape.evolution.plan import Plan
 from gape.generators.vectors import GaussianGenerator, StartFromSet
-from gape.plan import Plan
-from gape.plots import COLOURS, MARKERS
-from gape.protocols import Selector
 from gape.selection.kmedoids import KMedoids
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
 from gape.selection.subsampling import Subsampling
-from gape.types import Counts, Points
 from gape.voting.electorate import LocalElectorate
 
 MAJORITY, MINORITY = 700, 300

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gape import plots
+from gape.evaluation import plots
 
 Rows = Sequence[dict[str, Any]]
 

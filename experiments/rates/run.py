@@ -29,17 +29,17 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 from experiments.common import free_account, write_rows
 from experiments.rates.figures import draw_errors, draw_slopes
 
+from gape._support.files import write_atomically
+from gape.core.types import Floats, Points, Samples
 from gape.embedders.identity import IdentityEmbedder
-from gape.evolve import evolve
-from gape.files import write_atomically
+from gape.evaluation.metrics.transport import wasserstein1
+from gape.evolution.evolve import evolve
+from gape.evolution.plan import Plan
+from gape.evolution.presets import beyond_worst_case
+from gape.evolution.theory import WorstCasePlan, plan_worst_case
 from gape.generators.vectors import GaussianGenerator, StartFromSet
-from gape.metrics.transport import wasserstein1
-from gape.plan import Plan
-from gape.presets import beyond_worst_case
 from gape.privacy.noise import SeededNoise
 from gape.selection.bounded_lipschitz import BoundedLipschitz
-from gape.theory import WorstCasePlan, plan_worst_case
-from gape.types import Floats, Points, Samples
 from gape.voting.electorate import LocalElectorate
 
 INTRINSIC = (2, 3, 5)  # k

@@ -16,12 +16,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.common import free_account, options, over_seeds, write_rows
 
-from gape import plots
 from gape.embedders.identity import IdentityEmbedder
-from gape.evolve import evolve
+from gape.evaluation import plots
+from gape.evaluation.plots import COLOURS
+from gape.evolution.evolve import evolve
+from gape.evolution.plan import Plan
 from gape.generators.vectors import GaussianGenerator, StartFromSet
-from gape.plan import Plan
-from gape.plots import COLOURS
 from gape.selection.ranking import Ranking
 from gape.voting.electorate import LocalElectorate
 

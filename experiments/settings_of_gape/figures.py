@@ -6,8 +6,8 @@ from typing import Any
 
 from experiments.settings_of_gape.sweeps import ALGORITHM, AUGPE, DEFAULT, GAPE, K_MEDIAN, SEATS, Setting
 
-from gape import plots
-from gape.plots import COLOURS, GREY, INK, MARKERS
+from gape.evaluation import plots
+from gape.evaluation.plots import COLOURS, GREY, INK, MARKERS
 
 _COLUMNS = 4
 _STYLES: dict[str, dict[str, Any]] = {

@@ -26,14 +26,14 @@ from experiments.corpus_text.run import Data, Looked, embedded, load
 from experiments.settings_of_gape.figures import draw_panels
 from experiments.settings_of_gape.sweeps import DEFAULT, PROVED, SWEEPS, Setting
 
-from gape.advice import usual_delta
-from gape.clustering import assign, k_means
-from gape.compare import Estimate
+from gape._support.clustering import assign, k_means
+from gape.core.errors import InputError
 from gape.embedders.minilm import MiniLM
-from gape.errors import InputError
-from gape.evolve import evolve
-from gape.metrics import mean_nearest_distance, recall, sinkhorn1
+from gape.evaluation.compare import Estimate
+from gape.evaluation.metrics import mean_nearest_distance, recall, sinkhorn1
+from gape.evolution.evolve import evolve
 from gape.privacy.noise import SeededNoise
+from gape.runs.advice import usual_delta
 from gape.voting.electorate import LocalElectorate
 
 EPSILONS = (1.0, 4.0)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from gape.assembly import VARIATIONS
-from gape.plan import Plan
-from gape.protocols import Selector
-from gape.rules import make_selector
+from gape.core.protocols import Selector
+from gape.evolution.plan import Plan
+from gape.runs.resolve import VARIATIONS
+from gape.runs.selector import make_selector
+from gape.runs.settings import Settings
 from gape.selection.local_search import Gape
-from gape.settings import Settings
 
 ROUNDS = 10
 PROVED = 5  # at most so many seeds where an optimum is proved, which takes minutes under much noise

@@ -17,15 +17,15 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.common import free_account, options, over_seeds, write_rows
 
-from gape import plots
+from gape.core.protocols import Generator
+from gape.core.types import Floats, Samples
 from gape.embedders.identity import IdentityEmbedder
-from gape.evolve import evolve
+from gape.evaluation import plots
+from gape.evaluation.plots import COLOURS
+from gape.evolution.evolve import evolve
+from gape.evolution.plan import Plan
 from gape.generators.vectors import GaussianGenerator, SnakingPath, StartFromSet
-from gape.plan import Plan
-from gape.plots import COLOURS
-from gape.protocols import Generator
 from gape.selection.local_search import Gape
-from gape.types import Floats, Samples
 from gape.voting.electorate import LocalElectorate
 
 PATH = SnakingPath(segments=6, height=4.0, gap=1.0)

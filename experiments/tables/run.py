@@ -21,19 +21,19 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.common import over_seeds, write_rows
 
-from gape.advice import usual_delta, votes_against
-from gape.assembly import VARIATIONS
-from gape.compare import Estimate
-from gape.data import Schema, load_rows
-from gape.embedders.rows import RowEmbedder
-from gape.generators.rows import RowGenerator
-from gape.metrics import recall, sinkhorn1
-from gape.metrics.tables import column_distances, pair_distance
-from gape.plan import Plan
-from gape.protocols import Selector
+from gape.core.protocols import Selector
+from gape.evaluation.compare import Estimate
+from gape.evaluation.metrics import recall, sinkhorn1
+from gape.evaluation.metrics.tables import column_distances, pair_distance
+from gape.evolution.plan import Plan
+from gape.modalities import Schema, load_rows
+from gape.modalities.rows.embedder import RowEmbedder
+from gape.modalities.rows.generator import RowGenerator
+from gape.runs.advice import usual_delta, votes_against
+from gape.runs.resolve import VARIATIONS
+from gape.runs.settings import ROWS
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
-from gape.settings import ROWS
 from gape.voting.several import several_nearest
 
 MEASURES = ("recall", "W1", "columns", "pairs")

@@ -23,20 +23,20 @@ from experiments.ahead.run import Shelf
 from experiments.common import free_account, write_rows
 from experiments.corpus_text.run import Looked, embedded, load
 
-from gape import plots
-from gape.advice import usual_delta
-from gape.assembly import VARIATIONS
-from gape.compare import Estimate
+from gape.core.errors import InputError
+from gape.core.types import Points
 from gape.embedders.minilm import MiniLM
-from gape.errors import InputError
-from gape.evolve import evolve
-from gape.metrics import recall, sinkhorn1
-from gape.plan import Plan
-from gape.plots import COLOURS, GREY, MARKERS
+from gape.evaluation import plots
+from gape.evaluation.compare import Estimate
+from gape.evaluation.metrics import recall, sinkhorn1
+from gape.evaluation.plots import COLOURS, GREY, MARKERS
+from gape.evolution.evolve import evolve
+from gape.evolution.plan import Plan
 from gape.privacy.noise import SeededNoise
-from gape.rules import make_selector
-from gape.settings import PRESETS, Settings
-from gape.types import Points
+from gape.runs.advice import usual_delta
+from gape.runs.resolve import VARIATIONS
+from gape.runs.selector import make_selector
+from gape.runs.settings import PRESETS, Settings
 from gape.voting.electorate import LocalElectorate
 
 METHODS = {"subsamplepe": "Subsampling", "augpe": "Ranking", "gape": "GAPE"}  # and whose colour they have

@@ -18,27 +18,27 @@ from typing import Any, cast
 
 import numpy as np
 
-from gape.advice import usual_delta
-from gape.assembly import VARIATIONS
-from gape.compare import Grid, Known, Method, Moment, Parts, Study, compare
-from gape.data import Records, load_texts
+from gape._support.fingerprint import dataset_fingerprint
+from gape.core.protocols import Embedder, Generator, Selector
+from gape.core.types import Points
 from gape.embedders.cached import Cached
 from gape.embedders.sentence_transformers import SentenceTransformer
-from gape.fingerprint import dataset_fingerprint
+from gape.evaluation.compare import Grid, Known, Method, Moment, Parts, Study, compare
+from gape.evolution.plan import Plan
+from gape.generators.labels import LabelledEmbedder, LabelledGenerator, PerLabel, labelled
 from gape.generators.prompted import PromptedText
+from gape.generators.prompts import Prompts, load
 from gape.generators.resampled import ResampledText
-from gape.labels import LabelledEmbedder, LabelledGenerator, PerLabel, labelled
 from gape.language.request import LanguageModel
 from gape.language.transformers import TransformersModel
-from gape.plan import Plan
-from gape.prompts import Prompts, load
-from gape.protocols import Embedder, Generator, Selector
-from gape.rules import CENTRES
+from gape.modalities import Records, load_texts
+from gape.runs.advice import usual_delta
+from gape.runs.generator import about_label
+from gape.runs.resolve import VARIATIONS
+from gape.runs.selector import CENTRES
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
 from gape.selection.subsampling import Subsampling
-from gape.types import Points
-from gape.writers import about_label
 
 SAMPLES, ROUNDS, WORDS, HELD_OUT = 500, 6, 100, 0.1
 

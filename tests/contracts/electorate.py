@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gape.protocols import Electorate
+from gape.core.protocols import Electorate
 
 
 class ElectorateContract:

@@ -5,9 +5,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from gape.errors import InputError
-from gape.protocols import Generator
-from gape.types import Samples
+from gape.core.errors import InputError
+from gape.core.protocols import Generator
+from gape.core.types import Samples
 
 
 class GeneratorContract:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import strategies
-from gape.protocols import Selection, Selector
-from gape.types import NoisyVotes, Points
+from gape.core.protocols import Selection, Selector
+from gape.core.types import NoisyVotes, Points
 
 
 class SelectorContract:

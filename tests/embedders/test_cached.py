@@ -3,11 +3,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from gape.core.errors import InputError, PrivacyError
+from gape.core.types import Points, Samples
 from gape.embedders.cached import Cached
 from gape.embedders.identity import IdentityEmbedder
 from gape.embedders.privacy import require_private_embedding
-from gape.errors import InputError, PrivacyError
-from gape.types import Points, Samples
 
 
 @dataclass

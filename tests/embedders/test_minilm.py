@@ -3,9 +3,9 @@ from functools import cache
 import numpy as np
 import pytest
 
+from gape.core.errors import InputError
+from gape.core.types import Points, Samples
 from gape.embedders.minilm import MiniLM
-from gape.errors import InputError
-from gape.types import Points, Samples
 
 WORDS = ["heart", "liver", "kidney", "river", "soil", "protein", "cancer", "trial", "nurse", "school", "vaccine"]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gape.core.errors import InputError
+from gape.core.types import Samples
 from gape.embedders.cached import Cached
 from gape.embedders.privacy import require_private_embedding
 from gape.embedders.sentence_transformers import SentenceTransformer
-from gape.errors import InputError
-from gape.types import Samples
 
 WORDS = ["heart", "liver", "kidney", "river", "soil", "protein", "cancer", "trial", "nurse", "school", "vaccine"]
 

@@ -6,13 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments.paper_text import paired
 from scipy.stats import ttest_rel
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # experiments are part of the repository, not of the package
-
-from experiments.paper_text import paired
-
-from gape.errors import InputError
+from gape.core.errors import InputError
 
 KEPT = Path(__file__).parents[2] / "experiments" / "paper_text" / "results" / "pubmed-corpus-m500"
 

@@ -2,22 +2,17 @@
 
 import csv
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-from test_demo import is_a_drawing
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # experiments are part of the repository, not of the package
-
 from experiments.rates import run as rates
 
+from figures import is_a_drawing
+from gape._support.geometry import distances
+from gape.evolution.theory import plan_worst_case
 from gape.generators.vectors import GaussianGenerator, StartFromSet
-from gape.geometry import distances
-from gape.theory import plan_worst_case
 
 SMALL = [
     *(rates.Case("subspace", 2, d, n, seed) for d in (3, 6) for n in (40, 80) for seed in range(2)),

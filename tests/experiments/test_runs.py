@@ -6,12 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # experiments are part of the repository, not of the package
-
 from experiments.paper_text import runs
 
-from gape.errors import InputError
+from gape.core.errors import InputError
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "paper_text" / "results"
 KEPT = ("pubmed-m2000", "reddit-m10000", "reddit-m10000-augpe", "reddit-m10000-augpe-votes")

@@ -10,23 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from test_demo import is_a_drawing
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # experiments are part of the repository, not of the package
-
 from experiments.corpus_text.run import Data
 from experiments.settings_of_gape import run as settings
 from experiments.settings_of_gape import sweeps
 
-from gape.data import load_texts
-from gape.plan import Plan
+from figures import is_a_drawing
+from gape.evolution.plan import Plan
+from gape.modalities import load_texts
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "experiments" / "settings_of_gape"
-QUESTIONS = ROOT / "src" / "gape" / "demos" / "questions.csv.gz"
+QUESTIONS = ROOT / "src" / "gape" / "cli" / "demos" / "questions.csv.gz"
 PLAN = Plan(1.0, 1e-5, 10, 200, scales=sweeps.DEFAULT.scales)
 SOME = {name: sweeps.SWEEPS[name] for name in ("threshold, in sigma", "what is made of the votes")}
 

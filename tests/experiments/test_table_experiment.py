@@ -5,12 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # experiments are part of the repository, not of the package
-
 from experiments.tables import run as tables
 
-from gape.data import Schema
+from gape.modalities import Schema
 
 SCHEMA = Path(__file__).parents[2] / "experiments" / "tables" / "adult.toml"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gape.data import load_texts
+from gape.modalities import load_texts
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "tests" / "data" / "stories260K"
-QUESTIONS = ROOT / "src" / "gape" / "demos" / "questions.csv.gz"
+QUESTIONS = ROOT / "src" / "gape" / "cli" / "demos" / "questions.csv.gz"
 
 
 def script(experiment: str, *arguments: object) -> str:

@@ -29,8 +29,8 @@ from faulty_server import FaultyServer
 from fuzz.mutations import as_toml, odd_value
 from fuzz.targets import CANARY, Target, spoil_run
 from gape.embedders.minilm import MiniLM
-from gape.settings import Settings
-from gape.synthesize import run_text
+from gape.runs.settings import Settings
+from gape.runs.synthesize import run_text
 from made_up import PROMPTS, write_corpus
 
 TOKEN = "ghp_Marked53cret4711"  # noqa: S105  (made up)

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TypeAlias
 
 from fuzz.targets import CANARY, Target
-from gape.errors import GapeError
+from gape.core.errors import GapeError
 
 MEMORY = 2**30
 SILENCE = 120  # seconds by the clock after which a child is held to hang where no signal reaches it

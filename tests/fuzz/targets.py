@@ -20,19 +20,19 @@ import pyarrow.parquet as pq
 import parts
 from folders import LEDGER, PARTS, finished_folder, plan_for, statement_of
 from fuzz.mutations import as_json, as_toml, odd_value, recode, spoil_bytes, spoil_value
-from gape.data import load_texts
-from gape.export import export
-from gape.files import samples_to_arrow
+from gape._support.files import samples_to_arrow
+from gape.evolution.plan import Plan
+from gape.generators.prompts import load
 from gape.language.request import Completion, Request
 from gape.language.scripted import ScriptedModel
 from gape.language.stored import Stored, stored_tokens
-from gape.plan import Plan
+from gape.modalities import load_texts
 from gape.privacy.ledger import Budget, Ledger
-from gape.prompts import load
 from gape.report import write_report
-from gape.run_folder import RunFolder
-from gape.settings import Settings, read_toml, settings_fields
-from gape.text_folder import TextFolder
+from gape.runs.export import export
+from gape.runs.run_folder import RunFolder
+from gape.runs.settings import Settings, read_toml, settings_fields
+from gape.runs.text_folder import TextFolder
 
 CANARY = "Quokka-55190"  # in every private cell; no message may repeat it
 ROWS = [{"text": f"{CANARY} wrote this in row {i} of it", "label": f"l{i % 2}", "user": i % 3} for i in range(12)]

@@ -12,7 +12,7 @@ import pytest
 
 from fuzz import searching
 from fuzz.targets import Target
-from gape.data import files, load_texts
+from gape.modalities import files, load_texts
 
 MANY = 1_000_000
 

@@ -12,9 +12,9 @@ import pytest
 
 from fuzz.searching import examine
 from fuzz.targets import CANARY, Target, targets
-from gape.errors import InputError, RunError
-from gape.export import export
+from gape.core.errors import InputError, RunError
 from gape.report import write_report
+from gape.runs.export import export
 
 ROOT = Path(__file__).parents[2]
 KINDS = "CSV,JSON lines,text,gzip,parquet,arrow folder,settings,prompts,run folder,ledger,answers"
@@ -46,7 +46,8 @@ def test_received_folders_connect_nowhere_and_show_no_secret() -> None:
 def test_the_search_of_received_folders_finds_one_that_is_believed() -> None:
     """The same with every folder taken for the user's own: the sender's server is asked, under the user's token."""
     code = (
-        "import runpy, sys; from gape.text_folder import TextFolder; TextFolder.own = property(lambda self: True); "
+        "import runpy, sys; from gape.runs.text_folder import TextFolder; "
+        "TextFolder.own = property(lambda self: True); "
         "sys.argv = ['benchmarks/fuzz.py', 'received', '--inputs', '12', '--kinds', 'embedded elsewhere']; "
         "sys.path.insert(0, 'benchmarks'); runpy.run_path('benchmarks/fuzz.py', run_name='__main__')"
     )

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from fuzz.targets import targets
-from gape.errors import RunError
-from gape.export import export
+from gape.core.errors import RunError
+from gape.core.protocols import Generator
 from gape.generators.prompted import PromptedText
+from gape.generators.prompts import load
 from gape.generators.resampled import ResampledText
 from gape.language.request import Request
 from gape.language.scripted import ScriptedModel
-from gape.prompts import load
-from gape.protocols import Generator
+from gape.runs.export import export
 from generators.writing import write
 
 ORDERS = (

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from contracts.generator import TextGeneratorContract
-from gape.errors import InputError
+from gape.core.errors import InputError
+from gape.core.protocols import Generator
+from gape.core.types import Points, Samples
 from gape.generators import corpus
 from gape.generators.corpus import CorpusText
-from gape.protocols import Generator
-from gape.types import Points, Samples
 
 
 class Line:

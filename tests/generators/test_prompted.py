@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from contracts.generator import TextGeneratorContract
-from gape.errors import InputError, ServiceError
+from gape.core.errors import InputError, ServiceError
+from gape.core.protocols import Generator
+from gape.core.types import Samples
 from gape.generators.asking import LEAST_SHARE, REDRAWS, TRIES
 from gape.generators.prompted import PromptedText, mask_words
+from gape.generators.prompts import generic, load
 from gape.language.request import Completion, Request
 from gape.language.scripted import ScriptedModel
-from gape.prompts import generic, load
-from gape.protocols import Generator
-from gape.types import Samples
 from generators.writing import rng_of, write
 
 PROMPTS = generic("letters to a landlord", words=40)

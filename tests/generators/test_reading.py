@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gape.core.types import as_samples
 from gape.generators import asking, reading
+from gape.generators.prompts import load
 from gape.generators.reading import Draft, Reading
 from gape.generators.resampled import ResampledText
 from gape.language.request import Completion, Request
 from gape.language.scripted import ScriptedModel
-from gape.prompts import load
-from gape.types import as_samples
 
 TEXTS = [
     "Lungs were studied in mice. Half of them recovered. The others did not.",

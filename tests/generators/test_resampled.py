@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from contracts.generator import TextGeneratorContract
-from gape.cleaning import is_finished, sentences, whole_sentences
-from gape.copies import are_near_copies
-from gape.errors import InputError
+from gape.core.copies import are_near_copies
+from gape.core.errors import InputError
+from gape.core.protocols import Generator
+from gape.core.types import Samples
 from gape.generators.asking import TRIES
+from gape.generators.cleaning import is_finished, sentences, whole_sentences
+from gape.generators.prompts import generic
 from gape.generators.resampled import ResampledText, choose_span, fit
 from gape.language.request import Completion, Request
 from gape.language.scripted import ScriptedModel
-from gape.prompts import generic
-from gape.protocols import Generator
-from gape.types import Samples
 from generators.writing import rng_of, write
 
 PROMPTS = generic("letters to a landlord", words=60)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from contracts.generator import VectorGeneratorContract
+from gape.core.errors import InputError
+from gape.core.protocols import Generator
+from gape.core.types import Floats, Points
 from gape.embedders.identity import IdentityEmbedder
-from gape.errors import InputError
 from gape.generators.vectors import GaussianGenerator, SnakingPath, StartFromBox, StartFromSet
-from gape.protocols import Generator
-from gape.types import Floats, Points
 
 BOX = StartFromBox((-1.0, 0.0, 2.0), (1.0, 0.5, 5.0))
 SET = StartFromSet(np.arange(40, dtype=np.float32).reshape(20, 2))

@@ -12,10 +12,10 @@ from typing import ClassVar
 import pytest
 
 from contracts.language_model import LanguageModelContract
-from gape.errors import InputError
+from gape.core.errors import InputError
 from gape.language.embedded import EmbeddedModel
 from gape.language.request import Completion, LanguageModel, Request
-from gape.weights import SMOLLM2, fetch
+from gape.language.weights import SMOLLM2, fetch
 
 
 @cache
@@ -125,7 +125,7 @@ class TestRefusals:
 TALKING = """
 from gape.language.embedded import EmbeddedModel
 from gape.language.request import Request
-from gape.weights import SMOLLM2, fetch
+from gape.language.weights import SMOLLM2, fetch
 
 model = EmbeddedModel(fetch(SMOLLM2), slots=2)
 for _ in model.complete([Request("Hello.", max_tokens=1)] + [Request("Write a novel.", max_tokens=900)] * 50):

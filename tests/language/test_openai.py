@@ -18,7 +18,7 @@ import pytest
 
 from contracts.language_model import LanguageModelContract
 from faulty_server import FORBIDDEN, PASSING, REFUSALS, FaultyServer, answer_to
-from gape.errors import GapeError, InputError, ServiceError, SpendingError
+from gape.core.errors import GapeError, InputError, ServiceError, SpendingError
 from gape.language.http import Again
 from gape.language.openai import OpenAIModel
 from gape.language.request import LanguageModel, Request

@@ -14,7 +14,7 @@ import pytest
 
 from contracts.language_model import LanguageModelContract
 from faulty_server import FaultyServer, answer_to
-from gape.errors import RunError
+from gape.core.errors import RunError
 from gape.language.openai import OpenAIModel
 from gape.language.request import LanguageModel, Request
 from gape.language.scripted import ScriptedModel

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from contracts.language_model import LanguageModelContract
-from gape.errors import InputError
-from gape.language.decoding import Batch
+from gape.core.errors import InputError
+from gape.language.gpu.decoding import Batch
+from gape.language.gpu.sampling import Sampling, last_tokens
 from gape.language.request import LanguageModel, Request
-from gape.language.sampling import Sampling, last_tokens
 from gape.language.transformers import TransformersModel
 from small_model import FOLDER, MIXED, answers, model, tokens
 

@@ -9,16 +9,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gape.errors import InputError, PrivacyError
-from gape.privacy.accounting import (
-    Neighbours,
-    Release,
-    delta_spent,
-    noise_scale,
-    paper_noise_scale,
-    spent,
-    stated,
-)
+from gape.core.errors import InputError, PrivacyError
+from gape.privacy.accounting import Neighbours, Release, delta_spent, noise_scale, paper_noise_scale, spent, stated
 
 DELTA = 1 / (75_000 * math.log(75_000))
 # epsilon: the least sigma for ten rounds of continuous noise, neighbours by replacement, DELTA

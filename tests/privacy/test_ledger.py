@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gape.errors import BudgetError, InputError, PrivacyError, RunError
-from gape.files import locked
+from gape._support.files import locked
+from gape.core.errors import BudgetError, InputError, PrivacyError, RunError
 from gape.privacy.accounting import Release, noise_scale, spent
 from gape.privacy.ledger import Account, Budget, Ledger
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gape.errors import InputError
+from gape.core.errors import InputError
 from gape.privacy.noise import Noise, SecureNoise, SeededNoise
 
 # With secure noise a test of its law must fail now and then; at this level, not within a lifetime.

@@ -3,11 +3,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from gape.errors import BudgetError, InputError, PrivacyError, RunError
+from gape.core.errors import BudgetError, InputError, PrivacyError, RunError
+from gape.core.types import Counts, Points
 from gape.privacy.accounting import Release, noise_scale
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.release import release_votes
-from gape.types import Counts, Points
 
 RELEASE = Release(noise_scale(1.0, 1e-6, 2))
 CANDIDATES = np.eye(4, 3, dtype=np.float32)

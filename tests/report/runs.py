@@ -10,14 +10,14 @@ import numpy as np
 import parts
 from gape.embedders.cached import Cached
 from gape.embedders.minilm import MiniLM
+from gape.evolution.plan import Plan
 from gape.generators.corpus import CorpusText
-from gape.plan import Plan
 from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import SecureNoise
-from gape.run import run
+from gape.runs.run import run
+from gape.runs.settings import Settings
+from gape.runs.synthesize import run_text
 from gape.selection.ranking import Ranking
-from gape.settings import Settings
-from gape.synthesize import run_text
 from gape.voting.electorate import LocalElectorate
 from made_up import private_rows, write_corpus, write_csv
 

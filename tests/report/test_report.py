@@ -10,12 +10,12 @@ import pytest
 
 from command import gape, one_line_error
 from folders import finished_folder, plan_for, statement_of
-from gape.errors import InputError, PrivacyError, RunError
-from gape.files import read_json, write_json
+from gape._support.files import read_json, write_json
+from gape.core.errors import InputError, PrivacyError, RunError
 from gape.privacy.statement import PrivacyStatement
-from gape.record import read_run
 from gape.report import Embedding, write_report
 from gape.report.page import as_script
+from gape.runs.record import read_run
 from report.reading import data_of, elements_of, words_of
 from report.runs import HOSTILE, stopped, vector_run
 

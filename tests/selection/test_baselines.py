@@ -10,12 +10,12 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import chisquare
 
 import strategies
-from gape.errors import InputError
-from gape.geometry import distances
+from gape._support.geometry import distances
+from gape.core.errors import InputError
+from gape.core.types import Indices, NoisyVotes, Points
 from gape.selection.kmedoids import k_medoids
 from gape.selection.ranking import ranking
 from gape.selection.subsampling import subsampling
-from gape.types import Indices, NoisyVotes, Points
 
 
 class TestRanking:

@@ -8,16 +8,16 @@ from scipy.sparse import coo_array
 
 import strategies
 from contracts.selector import SelectorContract
-from gape.errors import InputError
-from gape.geometry import distances
-from gape.protocols import Selector
+from gape._support.geometry import distances
+from gape.core.errors import InputError
+from gape.core.protocols import Selector
+from gape.core.types import Floats, Points
 from gape.selection.bounded_lipschitz import (
     BoundedLipschitz,
     BoundedLipschitzProjection,
     bounded_lipschitz_distance,
     bounded_lipschitz_projection,
 )
-from gape.types import Floats, Points
 
 SPREADS = (0.01, 0.3, 1.0, 4.0)
 TOTALS = ("below", "one", "above", "as drawn")

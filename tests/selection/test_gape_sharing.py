@@ -3,10 +3,10 @@ import math
 import numpy as np
 
 from contracts.selector import SelectorContract
-from gape.protocols import Selector
+from gape.core.protocols import Selector
+from gape.core.types import Points
 from gape.selection.local_search import Gape, local_search
 from gape.selection.sharing import estimate
-from gape.types import Points
 
 DEFAULT = Gape(math.inf, threshold=math.inf, spare=2.0, signed=False, noise=4.0)
 

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strategies
-from gape.errors import InputError
-from gape.selection import flow
-from gape.selection.blocked import BlockedSearch
-from gape.selection.effort import Progress
+from gape.core.errors import InputError
+from gape.selection.flow import simplex as flow
+from gape.selection.flow.blocked import BlockedSearch
+from gape.selection.flow.effort import Progress
+from gape.selection.flow.objective import flow_cost, signed_points
+from gape.selection.flow.search import Search
 from gape.selection.local_search import Gape, LocalSearchResult, local_search
-from gape.selection.objective import flow_cost, signed_points
 from gape.selection.reference import improving_swap, reference_flow_cost, reference_local_search
-from gape.selection.search import Search
 
 INF = float("inf")
 
@@ -60,8 +60,8 @@ class TestBlocks:
 
     @pytest.mark.parametrize("memory", [0.0, 1e9], ids=["nothing kept", "all kept"])
     def test_no_swap_pays_at_the_flow_it_ends_with(self, memory: float, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gape.selection.near.NEAR", 3)
-        monkeypatch.setattr("gape.selection.blocked._ROWS", 7)
+        monkeypatch.setattr("gape.selection.flow.near.NEAR", 3)
+        monkeypatch.setattr("gape.selection.flow.blocked._ROWS", 7)
         rng = np.random.default_rng(0)
         swaps = 0
         for _ in range(60):
@@ -106,7 +106,7 @@ class TestBlocks:
     def test_without_negative_weights_it_is_certified(self, memory: float, monkeypatch: pytest.MonkeyPatch) -> None:
         module = importlib.import_module("gape.selection.local_search")
         monkeypatch.setattr(module, "_method", lambda *_: "blocks")
-        monkeypatch.setattr("gape.selection.blocked._ROWS", 7)
+        monkeypatch.setattr("gape.selection.flow.blocked._ROWS", 7)
         rng = np.random.default_rng(2)
         swaps = 0
         for _ in range(20):
@@ -329,7 +329,7 @@ class TestResult:
         results = []
         for count in (1, 2, 5):
             for module in ("search", "near"):
-                monkeypatch.setattr(f"gape.selection.{module}.threads", lambda count=count: count)
+                monkeypatch.setattr(f"gape.selection.flow.{module}.threads", lambda count=count: count)
             results.append(local_search(points, votes, 40, separation=INF, threshold=0.0))
         assert results[0].swaps > 20
         for result in results[1:]:

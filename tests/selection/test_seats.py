@@ -2,10 +2,10 @@ import math
 
 import numpy as np
 
-from gape.labels import PerLabel, labelled
+from gape.core.types import NoisyVotes, Points, Samples, as_samples
+from gape.generators.labels import PerLabel, labelled
 from gape.selection.local_search import Gape, LocalSearchResult
 from gape.selection.seats import fill_seats
-from gape.types import NoisyVotes, Points, Samples, as_samples
 
 
 def line(*places: float) -> Points:

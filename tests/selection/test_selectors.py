@@ -1,5 +1,5 @@
 from contracts.selector import SelectorContract
-from gape.protocols import Selector
+from gape.core.protocols import Selector
 from gape.selection.kmedoids import KMedoids
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking

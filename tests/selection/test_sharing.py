@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 import strategies
-from gape.errors import InputError
+from gape.core.errors import InputError
+from gape.core.types import Counts, Points
 from gape.selection import sharing
 from gape.selection.sharing import estimate, nearest_others, reference_nearest_others
-from gape.types import Counts, Points
 from gape.voting.nearest import nearest_votes
 
 

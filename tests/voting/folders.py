@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from gape.embedding import _save as save
-from gape.files import locked
-from gape.types import Points
+from gape._support.files import locked
+from gape.core.types import Points
+from gape.runs.embedding import _save as save
 from gape.voting.filling import Filling
 from gape.voting.store import Origin, VectorFolder, record_digest
 

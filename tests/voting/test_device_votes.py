@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from gape.parallel import cuda
-from gape.types import Floats, Indices, Points
+from gape._support.parallel import cuda
+from gape.core.types import Floats, Indices, Points
 from gape.voting import device as module
 from gape.voting import field
 from gape.voting import nearest as voting

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.electorate import ElectorateContract
-from gape.errors import InputError
+from gape.core.errors import InputError
 from gape.voting.electorate import LocalElectorate
 
 CANDIDATES = np.array([[0.0], [1.0], [2.0], [3.0], [4.0]], dtype=np.float32)

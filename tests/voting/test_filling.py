@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gape.embedding import _save as save
-from gape.errors import InputError, RunError
+from gape.core.errors import InputError, RunError
+from gape.runs.embedding import _save as save
 from gape.voting import filling as module
 from gape.voting.filling import Filling
 from gape.voting.store import HEADER, Manifest, dataset_digest, record_digest

@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
-from gape.errors import InputError
-from gape.types import Points
+from gape.core.errors import InputError
+from gape.core.types import Points
 from gape.voting import nearest as module
 from gape.voting.field import distinct_rows, field_of, tiles
 from gape.voting.nearest import check_points, check_widths, nearest, nearest_votes, reference_nearest

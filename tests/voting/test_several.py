@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from gape.errors import InputError
-from gape.types import Points
+from gape.core.errors import InputError
+from gape.core.types import Points
 from gape.voting.electorate import LocalElectorate
 from gape.voting.nearest import nearest
 from gape.voting.several import reference_several_nearest, several_nearest

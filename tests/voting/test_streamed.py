@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts.electorate import ElectorateContract
-from gape.errors import InputError, PrivacyError, RunError
+from gape.core.errors import InputError, PrivacyError, RunError
 from gape.voting import streamed as module
 from gape.voting.electorate import LocalElectorate
 from gape.voting.nearest import nearest_votes

@@ -1,7 +1,7 @@
 """What the server and every device agree on before anything is sent: both hold this file."""
 
 from gape import Plan
-from gape.federated import Terms
+from gape.distributed.federated import Terms
 
 PLAN = Plan(epsilon=2.0, delta=1e-3, rounds=2, samples=40, scales=(0.3, 0.05), copies=2)
 

@@ -6,8 +6,8 @@ import numpy as np
 from flwr.app import Context
 
 from gape import IdentityEmbedder
-from gape.federated import Device, Granted, Secrets
-from gape.federated.flower import client_app
+from gape.distributed.federated import Device, Granted, Secrets
+from gape.distributed.federated.flower import client_app
 from votes_from_devices.agreement import TERMS
 
 

@@ -6,8 +6,9 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from gape import Budget, Gape, GaussianGenerator, IdentityEmbedder, Ledger, StartFromBox
-from gape.federated import Channel, FederatedElectorate, run_federated
-from gape.federated.flower import GridChannel
+from gape.distributed.federated import Channel, FederatedElectorate
+from gape.distributed.federated.flower import GridChannel
+from gape.runs.federated import run_federated
 from votes_from_devices.agreement import PLAN, TERMS
 
 

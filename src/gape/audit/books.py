@@ -14,18 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
+from gape._support.databases import reading, refuse_other_database
+from gape._support.files import read_bounded, read_table
 from gape.audit.checks import Check, check_accounts
-from gape.databases import reading, refuse_other_database
-from gape.errors import InputError, RunError
-from gape.files import read_bounded, read_table
-from gape.plan import Plan
+from gape.core.errors import InputError, RunError
+from gape.core.types import NoisyVotes
+from gape.evolution.plan import Plan
 from gape.privacy.accounting import Release, noise_scale, spent, stated
 from gape.privacy.ledger import SCHEMA, UNPAID
 from gape.privacy.statement import PrivacyStatement
-from gape.record import EPSILON_TOLERANCE, ContradictionError, read_begun_run, read_statement, settings_file
-from gape.run_folder import begun_file, read_begun
-from gape.text_folder import LEDGER_SUFFIX, TextFolder
-from gape.types import NoisyVotes
+from gape.runs.record import EPSILON_TOLERANCE, ContradictionError, read_begun_run, read_statement, settings_file
+from gape.runs.run_folder import begun_file, read_begun
+from gape.runs.text_folder import LEDGER_SUFFIX, TextFolder
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
+from gape.core.types import Floats, Indices
 from gape.privacy.accounting import Release, spent
-from gape.types import Floats, Indices
 
 CONFIDENCE = 0.999  # of each bound by itself
 _THRESHOLDS = 1_000  # quantiles of the scores, from which the best threshold is taken

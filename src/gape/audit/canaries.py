@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gape.plan import Plan
+from gape.core.protocols import Electorate
+from gape.core.types import Counts, Indices, NoisyVotes, Points
+from gape.evolution.plan import Plan
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.noise import Noise
 from gape.privacy.release import release_votes
-from gape.protocols import Electorate
-from gape.types import Counts, Indices, NoisyVotes, Points
 from gape.voting.electorate import LocalElectorate
 
 ElectorateMaker = Callable[..., Electorate]  # takes what `LocalElectorate` takes

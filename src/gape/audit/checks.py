@@ -11,13 +11,13 @@ import numpy as np
 from scipy.special import chdtrc, ndtr, ndtri
 
 from gape.audit.canaries import ElectorateMaker, Entries, Game, middles, votes_of
-from gape.plan import Plan
+from gape.core.protocols import Electorate
+from gape.core.types import Floats, Indices, NoisyVotes, Points
+from gape.evolution.plan import Plan
 from gape.privacy.accounting import Release, delta_spent, stated
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.noise import Noise
 from gape.privacy.release import release_votes
-from gape.protocols import Electorate
-from gape.types import Floats, Indices, NoisyVotes, Points
 
 NEVER = 1e-9  # about how likely a check of a law fails where there is nothing to find
 _GROUPS = 20  # of values of the noise, about

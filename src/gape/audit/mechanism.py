@@ -12,8 +12,8 @@ import numpy as np
 from gape.audit.bounds import CONFIDENCE, Bounds, Scores, lower_bounds
 from gape.audit.canaries import ElectorateMaker, Game
 from gape.audit.checks import Check, check_accounts, check_noise, check_runs, check_sensitivity, check_small_noise
-from gape.errors import InputError
-from gape.plan import Plan
+from gape.core.errors import InputError
+from gape.evolution.plan import Plan
 from gape.privacy.accounting import stated
 from gape.privacy.noise import Noise
 from gape.voting.electorate import LocalElectorate

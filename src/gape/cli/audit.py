@@ -15,8 +15,8 @@ from rich.table import Table
 
 from gape.audit import CONFIDENCE, Attack, Check, PlanAudit, RunAudit, audit_plan, audit_run
 from gape.cli.shared import errors_in_one_line, in_words, notes, output
-from gape.errors import InputError
-from gape.plan import Plan
+from gape.core.errors import InputError
+from gape.evolution.plan import Plan
 from gape.privacy.accounting import Neighbours, stated
 
 

@@ -10,15 +10,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from gape._support.parallel import cores
 from gape.cli.flags import takes_settings
 from gape.cli.models import fetch_missing
 from gape.cli.shared import INTERRUPTED, errors_in_one_line, notes, output, say
-from gape.compare import MARK, Comparison, Moment, held_out
-from gape.compare.results import in_words, label_of
-from gape.compare.texts import EPSILONS, METHODS, SEEDS, Scoring, compare_texts
-from gape.errors import InputError
-from gape.parallel import cores
-from gape.settings import Settings
+from gape.core.errors import InputError
+from gape.evaluation.compare import MARK, Comparison, Moment, held_out
+from gape.evaluation.compare.results import in_words, label_of
+from gape.evaluation.compare.texts import EPSILONS, METHODS, SEEDS, Scoring, compare_texts
+from gape.runs.settings import Settings
 
 _GROUP = "Comparison"
 

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
+from gape.cli.demos.clusters import DemoResult, run_clusters
+from gape.cli.demos.questions import RUN, TextDemo, run_questions
 from gape.cli.live import watching
 from gape.cli.shared import errors_in_one_line, notes, output, print_statement
-from gape.demos.clusters import DemoResult, run_clusters
-from gape.demos.questions import RUN, TextDemo, run_questions
+from gape.evolution.state import State
 from gape.privacy.accounting import stated
-from gape.state import State
 
 _ROUNDS = 20
 _METHODS = 3

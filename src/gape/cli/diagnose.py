@@ -12,20 +12,21 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from gape.assembly import make_embedder, variations_of
+from gape._support.files import read_json, write_json
 from gape.cli.flags import takes_settings
 from gape.cli.models import fetch_missing
 from gape.cli.shared import errors_in_one_line, notes, output
-from gape.diagnostics import Diagnosis, Estimate, diagnose
+from gape.core.errors import InputError
+from gape.core.types import Points
 from gape.embedders.cached import Cached
 from gape.embedders.privacy import require_private_embedding
-from gape.errors import InputError
-from gape.files import read_json, write_json
-from gape.plots import decay_figure, dimension_figure
-from gape.private import read_records
-from gape.settings import Settings
-from gape.types import Points
-from gape.writers import Listener, make_generator, make_model, make_prompts, remembering
+from gape.evaluation.diagnostics import Diagnosis, Estimate, diagnose
+from gape.evaluation.plots import decay_figure, dimension_figure
+from gape.runs.electorate import read_records
+from gape.runs.embedder import make_embedder
+from gape.runs.generator import Listener, make_generator, make_model, make_prompts, remembering
+from gape.runs.resolve import variations_of
+from gape.runs.settings import Settings
 
 _GROUP = "Diagnosis"
 

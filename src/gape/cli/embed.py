@@ -12,8 +12,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from gape.cli.flags import takes_some_settings
 from gape.cli.models import WEIGHTS, fetch_visibly
 from gape.cli.shared import INTERRUPTED, errors_in_one_line, notes, output, say
-from gape.embedding import embed_texts
-from gape.settings import Settings
+from gape.runs.embedding import embed_texts
+from gape.runs.settings import Settings
 
 _EVERY = 30.0  # seconds between two lines, where there is no terminal
 

@@ -10,11 +10,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from gape.cli.shared import errors_in_one_line, notes, output
-from gape.errors import InputError
-from gape.evaluate import MARK, Evaluation, Measure, Scoring
-from gape.evaluate import evaluate as evaluate_texts
-from gape.evaluate.chart import draw_rounds
-from gape.plots import require_matplotlib
+from gape.core.errors import InputError
+from gape.evaluation.chart import draw_rounds
+from gape.evaluation.evaluate import MARK, Evaluation, Measure, Scoring
+from gape.evaluation.evaluate import evaluate as evaluate_texts
+from gape.evaluation.plots import require_matplotlib
 
 
 @errors_in_one_line()

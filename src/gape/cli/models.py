@@ -7,14 +7,19 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from gape.cli.shared import errors_in_one_line, notes, output
-from gape.errors import InputError
-from gape.settings import Settings
-from gape.weights import KNOWN, MINILM, SMOLLM2, Weights, cache_folder
-from gape.weights import fetch as fetch_weights
+from gape.core.errors import InputError
+from gape.language.weights import KNOWN, MINILM, SMOLLM2, Weights, cache_folder
+from gape.language.weights import fetch as fetch_weights
+from gape.runs.settings import Settings
 
 WEIGHTS = {"embedded": SMOLLM2, "minilm": MINILM}
 
-app = typer.Typer(help="The models that run on this machine: fetched once, kept in your cache.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def models() -> None:
+    """The models that run on this machine: fetched once, kept in your cache."""
 
 
 @app.command("list")

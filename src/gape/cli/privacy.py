@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from gape.cli.shared import errors_in_one_line, output
-from gape.errors import PrivacyError
+from gape.core.errors import PrivacyError
 from gape.privacy.accounting import Neighbours, noise_scale, paper_noise_scale
 
 _USUAL_EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 100.0)

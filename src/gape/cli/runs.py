@@ -12,14 +12,14 @@ from rich.table import Table
 
 from gape.cli.flags import takes_changes
 from gape.cli.shared import errors_in_one_line, notes, output
-from gape.errors import InputError
-from gape.expand import expand as expand_run
-from gape.export import Format
-from gape.export import export as export_run
-from gape.metrics.repetition import repeats_itself
+from gape.core.errors import InputError
+from gape.evaluation.metrics.repetition import repeats_itself
 from gape.privacy.accounting import stated
-from gape.run_folder import versions_in_words
-from gape.text_folder import Status, TextFolder
+from gape.runs.expand import expand as expand_run
+from gape.runs.export import Format
+from gape.runs.export import export as export_run
+from gape.runs.run_folder import versions_in_words
+from gape.runs.text_folder import Status, TextFolder
 
 Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
 

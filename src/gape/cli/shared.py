@@ -1,18 +1,23 @@
 """What the commands share: errors in one line, consoles, words for numbers."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from gape.errors import DeviceError, GapeError, ServiceError, SpendingError
-from gape.privacy.statement import PrivacyStatement
+from gape.core.errors import DeviceError, GapeError, ServiceError, SpendingError
+
+if TYPE_CHECKING:
+    from gape.privacy.statement import PrivacyStatement
 
 INTERRUPTED = 130
 

@@ -9,22 +9,23 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gape.advice import ENGINES, MOST_SAMPLES, Outlook, outlook, round_cost
-from gape.assembly import make_embedder, make_plan, refuse_shared_corpus, resolved, variations_of
+from gape._support.parallel import cores
 from gape.cli.flags import takes_changes, takes_settings
 from gape.cli.live import watching
 from gape.cli.models import fetch_missing, models_of
 from gape.cli.shared import errors_in_one_line, in_bytes, in_words, output, print_statement, resumable
-from gape.parallel import cores
-from gape.plan import Plan
+from gape.evolution.plan import Plan
 from gape.privacy.accounting import stated
-from gape.private import Here, open_private, unit_of, units_of
-from gape.settings import PRIVATE_KMEANS, Settings
-from gape.synthesize import SyntheticTexts, run_text, settings_to_resume
-from gape.synthesize import resume as resume_run
-from gape.text_folder import TextFolder, ledger_of
+from gape.runs.advice import ENGINES, MOST_SAMPLES, Outlook, outlook, round_cost
+from gape.runs.electorate import Here, open_private, refuse_shared_corpus, unit_of, units_of
+from gape.runs.embedder import make_embedder
+from gape.runs.generator import describe_writer, make_model, make_prompts, writes
+from gape.runs.resolve import make_plan, resolved, variations_of
+from gape.runs.settings import PRIVATE_KMEANS, Settings
+from gape.runs.synthesize import SyntheticTexts, run_text, settings_to_resume
+from gape.runs.synthesize import resume as resume_run
+from gape.runs.text_folder import TextFolder, ledger_of
 from gape.voting.store import VectorFolder
-from gape.writers import describe_writer, make_model, make_prompts, writes
 
 _SHOWN_TEXTS, _SHOWN_CHARACTERS, _SHOWN_TOPICS = 3, 300, 12
 

@@ -5,10 +5,10 @@ from hashlib import blake2b
 
 import numpy as np
 
+from gape.core.errors import InputError
+from gape.core.protocols import Embedder
+from gape.core.types import Points, Samples
 from gape.embedders.privacy import for_public_texts
-from gape.errors import InputError
-from gape.protocols import Embedder
-from gape.types import Points, Samples
 
 CACHED = 50_000  # embeddings: 77 MB of MiniLM's
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gape.types import Points, Samples
+from gape.core.types import Points, Samples
 
 
 @dataclass(frozen=True)

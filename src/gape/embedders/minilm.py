@@ -10,11 +10,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from gape._support.parallel import cores
+from gape.core.errors import InputError
+from gape.core.types import Points, Samples
 from gape.embedders.watched import Listener, nobody
-from gape.errors import InputError
-from gape.parallel import cores
-from gape.types import Points, Samples
-from gape.weights import MINILM, fetch
+from gape.language.weights import MINILM, fetch
 
 _DIMENSION = 384
 _TOKENS_AT_ONCE = 256  # more in one call is no faster: 20 titles, or 2 abstracts

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gape.errors import InputError, ServiceError
+from gape.core.errors import InputError, ServiceError
+from gape.core.types import Points, Samples
 from gape.language.http import Again, Endpoint, Job
 from gape.language.spending import Tokens
-from gape.types import Points, Samples
 
 _MARKER_TOKENS = 16  # what an embedding model may add to a text
 _LARGEST = 2**20  # bytes of one embedding as JSON: 16,384 numbers of 64 characters

@@ -2,8 +2,8 @@
 
 from typing import cast
 
-from gape.errors import PrivacyError
-from gape.protocols import Embedder
+from gape.core.errors import PrivacyError
+from gape.core.protocols import Embedder
 
 
 def require_private_embedding(embedder: Embedder) -> None:

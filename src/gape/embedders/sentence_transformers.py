@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from gape._silence import hub_unused_for
+from gape._support.memory import Pressure, refuse_full
+from gape._support.silence import hub_unused_for
+from gape.core.errors import InputError, in_one_line
+from gape.core.types import Floats, Points, Samples
 from gape.embedders.watched import Listener, nobody
-from gape.errors import InputError, in_one_line
-from gape.language.slots import record
+from gape.language.gpu.slots import record
 from gape.language.transformers import weights_digest
-from gape.memory import Pressure, refuse_full
-from gape.types import Floats, Points, Samples
 
 _PUBLIC = 256  # texts at once where none is private
 

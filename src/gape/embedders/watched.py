@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
-from gape.protocols import Embedder
+from gape.core.protocols import Embedder
 
 Listener: TypeAlias = Callable[[int, int], None]  # is told how many of how many texts are embedded
 

@@ -6,13 +6,13 @@ from functools import partial
 
 import numpy as np
 
-from gape.cleaning import Rules, clean
-from gape.copies import Distinct
-from gape.errors import ServiceError
+from gape.core.copies import Distinct
+from gape.core.errors import ServiceError
+from gape.core.types import Samples, as_samples
+from gape.generators.cleaning import Rules, clean
+from gape.generators.prompts import Prompts
 from gape.generators.reading import Draft, Reading
 from gape.language.request import Completion, LanguageModel, Request
-from gape.prompts import Prompts
-from gape.types import Samples, as_samples
 
 # Tokens per word of English, generously: a small vocabulary cuts medical words into three.
 TOKENS_PER_WORD = 1.7

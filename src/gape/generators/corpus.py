@@ -6,10 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
-from gape.errors import InputError
-from gape.geometry import distances
-from gape.protocols import Embedder
-from gape.types import Floats, Indices, Points, Samples, as_samples
+from gape._support.geometry import distances
+from gape.core.errors import InputError
+from gape.core.protocols import Embedder
+from gape.core.types import Floats, Indices, Points, Samples, as_samples
 
 # Distances held at once, in float64: 32 MB.
 _BLOCK = 2**22

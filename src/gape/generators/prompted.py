@@ -6,12 +6,12 @@ from typing import Literal
 
 import numpy as np
 
-from gape.errors import InputError
+from gape.core.errors import InputError
+from gape.core.types import Floats, Samples, as_samples
 from gape.generators.asking import SHORTEST, ask, draw, new_seed, read_answer, tokens_for
+from gape.generators.prompts import Prompts
 from gape.generators.reading import Draft
 from gape.language.request import Completion, LanguageModel, Request
-from gape.prompts import Prompts
-from gape.types import Floats, Samples, as_samples
 
 # A rephrased text may be longer than its source by this factor.
 _ROOM = 1.5

@@ -15,8 +15,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Self
 
+from gape._support.parallel import cores
 from gape.language.request import Completion, Request
-from gape.parallel import cores
 
 _MANY = 4096  # drafts; fewer are read before processes have started
 _FEWEST = 4  # cores; with fewer there is none to spare

@@ -6,7 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from gape.cleaning import (
+from gape.core.copies import are_near_copies
+from gape.core.errors import InputError
+from gape.core.types import Floats, Samples, as_samples
+from gape.generators.asking import SHORTEST, ask, draw, new_seed, random_draft, read_answer, tokens_for
+from gape.generators.cleaning import (
     Rules,
     clean,
     collapse,
@@ -16,13 +20,9 @@ from gape.cleaning import (
     strip_markdown,
     whole_sentences,
 )
-from gape.copies import are_near_copies
-from gape.errors import InputError
-from gape.generators.asking import SHORTEST, ask, draw, new_seed, random_draft, read_answer, tokens_for
+from gape.generators.prompts import Prompts
 from gape.generators.reading import Draft
 from gape.language.request import Completion, LanguageModel, Request
-from gape.prompts import Prompts
-from gape.types import Floats, Samples, as_samples
 
 # New parts are this many times as long as what they replace: lengths can grow and shrink over the rounds.
 _STRETCH = (0.75, 1.35)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gape.errors import InputError
-from gape.types import Floats, Points, Samples
+from gape.core.errors import InputError
+from gape.core.types import Floats, Points, Samples
 
 
 @dataclass(frozen=True, eq=False)

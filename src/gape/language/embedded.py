@@ -9,10 +9,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from gape.errors import InputError
+from gape._support.parallel import cores
+from gape.core.errors import InputError
 from gape.language.request import Completion, Request
 from gape.language.row import ends_sentence
-from gape.parallel import cores
 
 _SEEDS = 2**32 - 1  # the engine's seeds; the next one means "draw one"
 _MOST_ENGINES = 8

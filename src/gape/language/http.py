@@ -18,7 +18,7 @@ import anyio
 import httpx
 from anyio.from_thread import start_blocking_portal
 
-from gape.errors import InputError, ServiceError
+from gape.core.errors import InputError, ServiceError
 from gape.language.spending import Meter, Tokens, Usage
 
 T = TypeVar("T")

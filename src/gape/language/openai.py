@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from gape.errors import InputError
+from gape.core.errors import InputError
 from gape.language.http import Again, Endpoint, Job, Refused
 from gape.language.request import Completion, Request
 from gape.language.spending import Tokens

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gape.core.types import Floats
 from gape.language.request import Request
-from gape.types import Floats
 
 _SEEDS = 2**64
 _COLDEST = 1e-9  # at this temperature the likeliest token has all the probability

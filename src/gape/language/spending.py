@@ -4,7 +4,7 @@ import math
 import threading
 from dataclasses import dataclass
 
-from gape.errors import InputError, SpendingError
+from gape.core.errors import InputError, SpendingError
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
-from gape.databases import make_private, reading, refuse_other_database
-from gape.errors import RunError, in_one_line
+from gape._support.databases import make_private, reading, refuse_other_database
+from gape.core.errors import RunError, in_one_line
 from gape.language.request import Completion, LanguageModel, Request, burst_of
 from gape.language.spending import Tokens
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from gape._silence import hub_unused_for
-from gape.errors import InputError, in_one_line
-from gape.language.decoding import Batch
+from gape._support.memory import Pressure, refuse_full
+from gape._support.silence import hub_unused_for
+from gape.core.errors import InputError, in_one_line
+from gape.language.gpu.decoding import Batch
+from gape.language.gpu.sampling import Sampling
+from gape.language.gpu.slots import Slots, is_plain, slots_that_fit
 from gape.language.request import Completion, Request
 from gape.language.row import Ends, Row, ends_sentence
-from gape.language.sampling import Sampling
-from gape.language.slots import Slots, is_plain, slots_that_fit
-from gape.memory import Pressure, refuse_full
 
 # A processor gains little by more. An H200 writes as fast with 2,048 slots as with 4,096, in half the memory.
 _BATCHES = {"cpu": 32, "cuda": 2048}

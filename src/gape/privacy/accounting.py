@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from typing import Literal, TypeAlias, get_args
 
-from gape.errors import InputError, PrivacyError
+from gape.core.errors import InputError, PrivacyError
 from gape.privacy.discrete import Groups, certified_delta, gaussian_delta, rho
 
 Neighbours: TypeAlias = Literal["replace", "add_remove"]

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-from gape.types import Floats
+from gape.core.types import Floats
 
 Groups: TypeAlias = tuple[tuple[float, int], ...]  # (sigma, unit shifts over all releases at that sigma)
 

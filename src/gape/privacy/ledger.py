@@ -25,11 +25,11 @@ from typing import cast, get_args
 
 import numpy as np
 
-from gape.databases import make_private, refuse_other_database
-from gape.errors import BudgetError, InputError, PrivacyError, RunError, in_one_line
-from gape.files import is_locked
+from gape._support.databases import make_private, refuse_other_database
+from gape._support.files import is_locked
+from gape.core.errors import BudgetError, InputError, PrivacyError, RunError, in_one_line
+from gape.core.types import NoisyVotes
 from gape.privacy.accounting import Neighbours, Release, delta_spent, spent, stated
-from gape.types import NoisyVotes
 
 _FORMAT = "1"
 _WAIT_SECONDS = 60.0

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gape.errors import InputError
-from gape.types import Counts, NoisyVotes
+from gape.core.errors import InputError
+from gape.core.types import Counts, NoisyVotes
 
 
 class Noise(Protocol):

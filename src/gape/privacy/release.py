@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from gape.errors import InputError, PrivacyError
-from gape.fingerprint import points_digest
+from gape._support.fingerprint import points_digest
+from gape.core.errors import InputError, PrivacyError
+from gape.core.protocols import Electorate, NoisyElectorate
+from gape.core.types import Counts, NoisyVotes, Points
 from gape.privacy.accounting import Release
 from gape.privacy.ledger import Account
 from gape.privacy.noise import Noise, SecureNoise
-from gape.protocols import Electorate, NoisyElectorate
-from gape.types import Counts, NoisyVotes, Points
 from gape.voting.nearest import check_points
 
 

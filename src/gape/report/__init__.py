@@ -13,16 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
+from gape._support.files import write_atomically
+from gape.core.errors import InputError, PrivacyError
+from gape.core.protocols import Embedder
+from gape.core.types import Points
 from gape.embedders.cached import Cached
-from gape.errors import InputError, PrivacyError
-from gape.files import write_atomically
-from gape.protocols import Embedder
-from gape.record import RunRecord, read_run
 from gape.report.lineage import Held, gather, hold, in_words
 from gape.report.page import MARK, Drawn, Internal, render
 from gape.report.plane import embed, fit_plane, local_embedder
 from gape.report.regions import Regions, Voted, find_regions
-from gape.types import Points
+from gape.runs.record import RunRecord, read_run
 
 __all__ = ["Embedding", "write_report"]
 

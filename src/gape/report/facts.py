@@ -9,11 +9,11 @@ from typing import Any
 
 from gape.language.stored import stored_tokens
 from gape.privacy.accounting import Release, spent, stated
-from gape.record import RunRecord
 from gape.report.words import embedder_called
-from gape.run_folder import versions_in_words
-from gape.settings import PRIVATE_KMEANS, ROWS, Settings
-from gape.writers import NO_MODEL
+from gape.runs.generator import NO_MODEL
+from gape.runs.record import RunRecord
+from gape.runs.run_folder import versions_in_words
+from gape.runs.settings import PRIVATE_KMEANS, ROWS, Settings
 
 RELATION = {
     "replace": "replace-one: the private data with one {unit} replaced by another",

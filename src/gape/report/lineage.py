@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gape.record import RunRecord
-from gape.types import Indices, Samples
+from gape.core.types import Indices, Samples
+from gape.runs.record import RunRecord
 
 # Bytes of JSON: of the last samples, and of all others together.
 _LAST_TEXTS, _OTHER_TEXTS = 4_000_000, 3_000_000

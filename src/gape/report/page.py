@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gape import __version__
+from gape.core.types import Points
 from gape.privacy.accounting import stated
-from gape.record import RunRecord
 from gape.report import facts, sections, words
 from gape.report.lineage import Lineage
 from gape.report.plane import Plane
 from gape.report.regions import Regions
 from gape.report.signal import measure_all
-from gape.types import Points
+from gape.runs.record import RunRecord
 
 if TYPE_CHECKING:
     from gape.report.private import PrivateView, Scores

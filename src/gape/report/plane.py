@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gape.assembly import make_embedder
+from gape.core.protocols import Embedder
+from gape.core.types import Floats, Points, Samples
 from gape.embedders.identity import IdentityEmbedder
-from gape.protocols import Embedder
-from gape.record import RunRecord
 from gape.report.words import embedder_called
-from gape.settings import Settings
-from gape.text_folder import TextFolder
-from gape.types import Floats, Points, Samples
+from gape.runs.embedder import make_embedder
+from gape.runs.record import RunRecord
+from gape.runs.settings import Settings
+from gape.runs.text_folder import TextFolder
 
 _AT_ONCE = 64  # texts embedded between two calls of `progress`
 _GRID = 10_000  # coordinates are whole numbers up to this: finer than any screen

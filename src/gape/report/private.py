@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from gape.data import Schema, load_rows, load_texts
+from gape._support.values import brief
+from gape.core.errors import InputError, PrivacyError
+from gape.core.protocols import Embedder
+from gape.core.types import Points, Samples
 from gape.embedders.privacy import require_private_embedding
-from gape.errors import InputError, PrivacyError
-from gape.protocols import Embedder
-from gape.record import RunRecord
+from gape.modalities import Schema, load_rows, load_texts
 from gape.report.plane import embed
-from gape.text_folder import TextFolder
-from gape.types import Points, Samples
-from gape.values import brief
+from gape.runs.record import RunRecord
+from gape.runs.text_folder import TextFolder
 
 _MOST = 1000  # private points that are embedded, drawn and measured by
 
@@ -44,7 +44,7 @@ class PrivateView:
 
     def scores(self, samples: Sequence[Points]) -> list[Scores]:
         """Score the samples of every round, (m, d) each."""
-        from gape.metrics import mean_nearest_distance, precision, recall, wasserstein1  # noqa: PLC0415
+        from gape.evaluation.metrics import mean_nearest_distance, precision, recall, wasserstein1  # noqa: PLC0415
 
         real = self.points
         return [

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gape.clustering import assign, k_means
-from gape.geometry import distances
-from gape.types import Floats, Indices, NoisyVotes, Points
+from gape._support.clustering import assign, k_means
+from gape._support.geometry import distances
+from gape.core.types import Floats, Indices, NoisyVotes, Points
 
 _FEWEST, _MOST = 2, 12
 _SAMPLES_PER_REGION = 8

@@ -9,12 +9,12 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
 
-from gape.metrics.repetition import repetition
-from gape.record import RunRecord
+from gape.evaluation.metrics.repetition import repetition
 from gape.report import charts, facts, words
 from gape.report.lineage import Lineage
 from gape.report.regions import Region, Regions
 from gape.report.signal import LEVELS, Signal
+from gape.runs.record import RunRecord
 
 if TYPE_CHECKING:
     from gape.report.private import Scores

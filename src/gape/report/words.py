@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from gape.metrics.repetition import USUAL, USUAL_POSTS, Repetition, repeats_itself
-from gape.record import RunRecord
+from gape.evaluation.metrics.repetition import USUAL, USUAL_POSTS, Repetition, repeats_itself
 from gape.report.regions import Regions
 from gape.report.signal import Signal
-from gape.settings import ROWS
+from gape.runs.record import RunRecord
+from gape.runs.settings import ROWS
 
 INTERNAL = (
     "NOT DIFFERENTIALLY PRIVATE. This page was made by looking at the private data: it draws private points and "

@@ -6,9 +6,9 @@ from gape.selection.bounded_lipschitz import (
     bounded_lipschitz_distance,
     bounded_lipschitz_projection,
 )
+from gape.selection.flow.objective import flow_cost
 from gape.selection.kmedoids import KMedoids, k_medoids
 from gape.selection.local_search import Gape, LocalSearchResult, local_search
-from gape.selection.objective import flow_cost
 from gape.selection.ranking import Ranking, ranking
 from gape.selection.reference import improving_swap, reference_flow_cost, reference_local_search
 from gape.selection.subsampling import Subsampling, subsampling

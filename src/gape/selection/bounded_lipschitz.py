@@ -22,12 +22,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gape.errors import InputError
-from gape.geometry import distances
-from gape.protocols import Selection
-from gape.selection import flow
-from gape.selection.tree import Network
-from gape.types import Floats, NoisyVotes, Points
+from gape._support.geometry import distances
+from gape.core.errors import InputError
+from gape.core.protocols import Selection
+from gape.core.types import Floats, NoisyVotes, Points
+from gape.selection.flow import simplex as flow
+from gape.selection.flow.tree import Network
 
 _FARTHEST = 2.0  # destroying a unit here and creating it there costs no more
 _ROWS = 512  # rows of distances computed at once, so that temporaries stay small beside the costs

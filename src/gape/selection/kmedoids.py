@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gape.errors import InputError
-from gape.geometry import distances
-from gape.protocols import Selection
-from gape.types import Floats, Indices, NoisyVotes, Points
+from gape._support.geometry import distances
+from gape.core.errors import InputError
+from gape.core.protocols import Selection
+from gape.core.types import Floats, Indices, NoisyVotes, Points
 
 _MOST_ITERATIONS = 300
 

@@ -11,17 +11,17 @@ from functools import partial
 
 import numpy as np
 
-from gape.errors import InputError
-from gape.parallel import cuda
-from gape.protocols import Selection, Selector
-from gape.selection.blocked import BlockedSearch
-from gape.selection.device import on_device
-from gape.selection.effort import Progress
-from gape.selection.objective import SignedPoints, flow_cost, signed_points
-from gape.selection.search import Search
+from gape._support.parallel import cuda
+from gape.core.errors import InputError
+from gape.core.protocols import Selection, Selector
+from gape.core.types import Floats, NoisyVotes, Points, Samples, texts_of
+from gape.selection.flow.blocked import BlockedSearch
+from gape.selection.flow.device import on_device
+from gape.selection.flow.effort import Progress
+from gape.selection.flow.objective import SignedPoints, flow_cost, signed_points
+from gape.selection.flow.search import Search
 from gape.selection.seats import fill_distinct_seats, fill_seats
 from gape.selection.sharing import estimate
-from gape.types import Floats, NoisyVotes, Points, Samples, texts_of
 
 # Up to so many points distances are held in float64: 300 MB.
 _SMALL = 4096

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gape.errors import InputError
-from gape.protocols import Selection
-from gape.types import Indices, NoisyVotes, Points
+from gape.core.errors import InputError
+from gape.core.protocols import Selection
+from gape.core.types import Indices, NoisyVotes, Points
 
 
 def ranking(votes: NoisyVotes, size: int) -> Indices:

@@ -6,9 +6,9 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
-from gape.geometry import distances
+from gape._support.geometry import distances
+from gape.core.types import Floats, Indices, NoisyVotes, Points
 from gape.selection.local_search import LocalSearchResult
-from gape.types import Floats, Indices, NoisyVotes, Points
 
 
 def reference_flow_cost(points: Points, weights: NoisyVotes | Floats, selected: Indices, separation: float) -> float:

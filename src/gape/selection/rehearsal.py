@@ -5,8 +5,8 @@ from threading import Thread
 
 import numpy as np
 
-from gape.errors import InputError
-from gape.protocols import Selector
+from gape.core.errors import InputError
+from gape.core.protocols import Selector
 
 _SMALL, _LARGE = 300, 5_000  # points: where distances are held in float64, and where in float32
 

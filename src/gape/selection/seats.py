@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gape.copies import Distinct
-from gape.types import Floats, Indices, Points
+from gape.core.copies import Distinct
+from gape.core.types import Floats, Indices, Points
 from gape.voting.nearest import nearest
 
 

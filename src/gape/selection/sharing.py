@@ -26,10 +26,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
-from gape.errors import InputError
-from gape.geometry import distances
-from gape.parallel import cores, one_blas_thread
-from gape.types import Floats, Indices, NoisyVotes, Points
+from gape._support.geometry import distances
+from gape._support.parallel import cores, one_blas_thread
+from gape.core.errors import InputError
+from gape.core.types import Floats, Indices, NoisyVotes, Points
 
 _NAMED = 5  # whom a candidate finds near, for x; 1 and 20 told less about true votes
 _SCALES = (8, 32, 128)  # neighbours whose votes are averaged: small clusters, large ones, regions

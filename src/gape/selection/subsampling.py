@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gape.errors import InputError
-from gape.protocols import Selection
-from gape.types import NoisyVotes, Points
+from gape.core.errors import InputError
+from gape.core.protocols import Selection
+from gape.core.types import NoisyVotes, Points
 
 
 @dataclass(frozen=True)

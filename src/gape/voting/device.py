@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from gape.memory import free_bytes
-from gape.types import Indices, Points
+from gape._support.memory import free_bytes
+from gape.core.types import Indices, Points
 from gape.voting.tops import DEPTH, GROUP, ROWS, Engine, engine, padded, pieces
 
 _UNIT = 2.0**-24  # unit roundoff of float32

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gape.errors import InputError
-from gape.fingerprint import dataset_fingerprint
-from gape.types import Counts, Indices, Points
+from gape._support.fingerprint import dataset_fingerprint
+from gape.core.errors import InputError
+from gape.core.types import Counts, Indices, Points
 from gape.voting.nearest import Voters, check_points
 from gape.voting.several import several_nearest
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gape._compiled import compiled
-from gape.types import Floats, Indices, Points
+from gape._support.compiled import compiled
+from gape.core.types import Floats, Indices, Points
 
 _UNIT = 2.0**-24  # unit roundoff of float32
 _TINY = 2.0**-126  # what an underflow, or a unit that flushes them to zero, can lose in one operation

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gape.errors import InputError, RunError
-from gape.types import Counts, Indices, Points
+from gape.core.errors import InputError, RunError
+from gape.core.types import Counts, Indices, Points
 from gape.voting.nearest import check_points
 from gape.voting.store import (
     DIGEST,

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gape._compiled import compiled
-from gape.errors import InputError
-from gape.memory import is_full, let_go
-from gape.parallel import blocks, cores, cuda, one_blas_thread, tile_side
-from gape.types import Counts, Floats, Indices, Points
+from gape._support.compiled import compiled
+from gape._support.memory import is_full, let_go
+from gape._support.parallel import blocks, cores, cuda, one_blas_thread, tile_side
+from gape.core.errors import InputError
+from gape.core.types import Counts, Floats, Indices, Points
 from gape.voting.device import DeviceVoters
 from gape.voting.field import CHUNK, Field, distinct_rows, field_of, norms_of, settle, tiles
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gape._compiled import compiled
-from gape.errors import InputError
-from gape.parallel import blocks, cores, one_blas_thread, tile_side
-from gape.types import Floats, Indices, Points
+from gape._support.compiled import compiled
+from gape._support.parallel import blocks, cores, one_blas_thread, tile_side
+from gape.core.errors import InputError
+from gape.core.types import Floats, Indices, Points
 from gape.voting.field import CHUNK, Field, distinct_rows, field_of, norms_of, settle, tiles
 from gape.voting.nearest import Voters, check_points, check_widths, nearest
 

@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from gape.errors import InputError, PrivacyError, RunError
-from gape.files import read_bounded
-from gape.ownership import is_sealed, seal
-from gape.types import Points
-from gape.values import brief
+from gape._support.files import read_bounded
+from gape._support.ownership import is_sealed, seal
+from gape._support.values import brief
+from gape.core.errors import InputError, PrivacyError, RunError
+from gape.core.types import Points
 
 _PAIRS = 2**23  # of a vector on disk and a given one, compared at once
 _ROUGHLY, _ROUNDING = 1e-4, 1e-4  # of squares of lengths, and of lengths: what rounding, and batches, may change

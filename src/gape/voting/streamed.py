@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gape.errors import InputError, RunError
-from gape.types import Counts, Indices, Points
+from gape.core.errors import InputError, RunError
+from gape.core.types import Counts, Indices, Points
 from gape.voting.electorate import records_speaking
 from gape.voting.several import several_nearest
 from gape.voting.store import DIGEST, HEADER, LABELS, UNITS, Part, VectorFolder

@@ -1,0 +1,1 @@
+"""Tools that know nothing of Private Evolution: files, memory, cores, distances."""

@@ -1,0 +1,23 @@
+"""Diagnostics of a generator: how its variations spread, and whether they lead towards data."""
+
+from gape.evaluation.diagnostics.measures import (
+    Estimate,
+    IntrinsicDimension,
+    Reachability,
+    doubling_dimension,
+    intrinsic_dimension,
+    reachability,
+)
+from gape.evaluation.diagnostics.study import Diagnosis, ScaleDiagnosis, diagnose
+
+__all__ = [
+    "Diagnosis",
+    "Estimate",
+    "IntrinsicDimension",
+    "Reachability",
+    "ScaleDiagnosis",
+    "diagnose",
+    "doubling_dimension",
+    "intrinsic_dimension",
+    "reachability",
+]

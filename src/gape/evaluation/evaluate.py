@@ -1,0 +1,288 @@
+"""How good synthetic texts are: scored by private records, and therefore NOT differentially private.
+
+`evaluate` scores a run, or texts from anywhere, in one call: how much of the private data they reach and how far away
+the whole is, what they are like as texts, whether they repeat records and, with labels, what they teach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gape._support.files import read_json, write_json
+from gape.core.errors import InputError, PrivacyError, RunError
+from gape.core.types import Indices
+from gape.evaluation.measures import (
+    Measure,
+    Scoring,
+    beside,
+    of_labels,
+    of_memory,
+    of_next_words,
+    of_points,
+    of_repetition,
+    of_rows,
+    of_texts,
+)
+from gape.evaluation.metrics import balls, mean_nearest_distance, wasserstein1
+from gape.evaluation.metrics.repetition import repeats_itself
+from gape.evaluation.sources import Embedded, Synthetic, embed_all, features, read_private, read_synthetic
+from gape.modalities import Records, Schema
+from gape.runs.settings import Settings
+
+__all__ = ["MARK", "Evaluation", "Measure", "Round", "Scoring", "evaluate"]
+
+MARK = "NOT differentially private: private records scored this. Do not publish it, nor choose by it what to publish."
+
+
+@dataclass(frozen=True)
+class Round:
+    """The texts after a round; round 0 is the start."""
+
+    round: int
+    texts: int
+    recall: float
+    mean_nearest_distance: float
+    wasserstein1: float
+    lineages: int  # members of the start that have a descendant among them
+    largest: int  # texts of the largest lineage
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All that was measured, in groups, with what a reader must know to read it. NOT differentially private."""
+
+    synthetic: str  # what was scored, in words
+    scored_by: str  # which records scored it
+    in_sample: bool  # whether they voted, or may have
+    groups: dict[str, tuple[Measure, ...]]
+    rounds: tuple[Round, ...]  # of a run
+    remarks: tuple[str, ...]
+    settings: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values, marked."""
+        return {"differentially_private": False, "remark": MARK, **asdict(self)}
+
+    def value(self, name: str) -> float:
+        """Return the measure of this name."""
+        for measures in self.groups.values():
+            for each in measures:
+                if each.name == name:
+                    return each.value
+        raise InputError(f"there is no measure {name!r}; there are {', '.join(self._names())}")
+
+    def _names(self) -> list[str]:
+        return [each.name for measures in self.groups.values() for each in measures]
+
+
+def evaluate(
+    synthetic: object,
+    private: object,
+    *,
+    text: str | None = None,
+    label: str | None = None,
+    held_out: object = None,
+    scoring: Scoring | None = None,
+    real_baseline: bool = False,
+    out: str | Path | None = None,
+    progress: Callable[[str], None] | None = None,
+    **settings: Any,
+) -> Evaluation:
+    """Score synthetic texts by private records. NOT differentially private: for those who may see the private data.
+
+    `synthetic` is the folder of a run, a file, or whatever else `load_texts` reads; `private` are the records that
+    voted, and `held_out` ones that did not, which score instead where they are given: records that voted are nearer to
+    what they chose. `text` and `label` name columns; for rows of a table outside a run, `schema` names the file of its
+    columns. With `label`, a classifier is trained on the texts and tested on the records. `real_baseline` scores as
+    many private records in the same way. `settings` are those of the embedder, by default the run's. What is found is
+    written to `out`, by default internal/evaluation.json of a run.
+    """
+    tell, scoring = progress or (lambda _: None), scoring or Scoring()
+    made = read_synthetic(synthetic, text, label, settings.get("schema"))
+    path = _destination(made, out)
+    chosen = _settings(made, settings)
+    voters = read_private(private, made, text, label)
+    others = None if held_out is None else read_private(held_out, made, text, label)
+    records = voters if others is None else others
+    _require_enough(len(records), scoring)
+    points = embed_all(made, voters, others, chosen, tell)
+    tell("scoring")
+    groups = _groups(made, voters, others, points, scoring)
+    if real_baseline:
+        tell("scoring as many real records")
+        groups = _with_baseline(groups, made, voters, others, points, scoring)
+    found = Evaluation(
+        made.source,
+        *_scored_by(made, chosen, voters, others),
+        groups,
+        _rounds(points, made.families, scoring, tell),
+        (*_remarks(made, voters, others), *_on_repetition(groups)),
+        {**asdict(scoring), "embedder": points.embedder, "real_baseline": real_baseline},
+    )
+    if path is not None:
+        write_json(path, found.as_json(), mode=0o600)
+    return found
+
+
+def _settings(made: Synthetic, values: dict[str, Any]) -> Settings:
+    given = {name: value for name, value in values.items() if value is not None}
+    if made.run is None:
+        return Settings.of(given)
+    if "schema" in given:
+        raise InputError(f"{made.source} has its own schema or none, got {given['schema']!r}; leave it out")
+    return made.run.agreed(["embedder"], **given)
+
+
+def _require_enough(records: int, scoring: Scoring) -> None:
+    if records <= scoring.k:
+        raise InputError(
+            f"{records} records are too few to score by the {scoring.k} nearest others of each; give more or lower k"
+        )
+
+
+def _groups(
+    made: Synthetic, voters: Records, others: Records | None, points: Embedded, scoring: Scoring
+) -> dict[str, tuple[Measure, ...]]:
+    records = voters if others is None else others
+    held_out = None if others is None or points.held_out is None else (others.texts.tolist(), points.held_out)
+    groups = {
+        "Nearness": of_points(points.scoring, points.synthetic, scoring),
+        **_contents(records.texts.tolist(), made.texts.tolist(), made.schema, scoring),
+        "Memorisation": of_memory(
+            (voters.texts.tolist(), points.private),
+            held_out,
+            (made.texts.tolist(), points.synthetic),
+            scoring,
+            rows=made.schema is not None,
+        ),
+    }
+    if made.schema is None:
+        groups["Usefulness"] = _next_words(made, voters, others, scoring)
+    if records.labels is not None and made.labels is not None:
+        taught = made.labels.tolist(), features(made.texts, points.synthetic, made)
+        tested = records.labels.tolist(), features(records.texts, points.scoring, made)
+        groups["Usefulness"] = (*groups.get("Usefulness", ()), *of_labels(tested, taught, scoring))
+    return {name: measures for name, measures in groups.items() if measures}
+
+
+def _next_words(made: Synthetic, voters: Records, others: Records | None, scoring: Scoring) -> tuple[Measure, ...]:
+    """What the texts teach about words, beside as many private records; no record is both learnt from and foretold."""
+    order = np.random.default_rng([scoring.seed, *b"baseline"]).permutation(len(voters))
+    drawn, rest = order[: len(made.texts)], order[len(made.texts) :]
+    tested = others.texts if others is not None else voters.texts[rest if len(rest) else order]
+    known = voters.texts[drawn] if others is not None or len(rest) else voters.texts[:0]
+    start = made.rounds[0].tolist() if made.rounds else []
+    return of_next_words(tested.tolist(), made.texts.tolist(), start[: len(made.texts)], known.tolist(), scoring)
+
+
+def _contents(
+    real: list[str], texts: list[str], schema: Schema | None, scoring: Scoring
+) -> dict[str, tuple[Measure, ...]]:
+    """Compare what the texts say: their words, or of a table its columns."""
+    if schema is None:
+        return {"Texts": of_texts(real, texts, scoring), "Repetition": of_repetition(real, texts, scoring)}
+    return {"Columns": of_rows(real, texts, schema, scoring)}
+
+
+def _with_baseline(
+    groups: dict[str, tuple[Measure, ...]],
+    made: Synthetic,
+    voters: Records,
+    others: Records | None,
+    points: Embedded,
+    scoring: Scoring,
+) -> dict[str, tuple[Measure, ...]]:
+    """Score as many private records as there are texts; without records held out, by the other private ones."""
+    order = np.random.default_rng([scoring.seed, *b"baseline"]).permutation(len(voters))
+    drawn, rest = order[: len(points.synthetic)], order[len(points.synthetic) :]
+    if others is None:
+        _require_enough(len(rest), scoring)
+    records, real = (voters, points.private[rest]) if others is None else (others, points.scoring)
+    texts = records.texts[rest] if others is None else records.texts
+    measured = {
+        "Nearness": of_points(real, points.private[drawn], scoring),
+        **_contents(texts.tolist(), voters.texts[drawn].tolist(), made.schema, scoring),
+    }
+    if "Usefulness" in groups and records.labels is not None and voters.labels is not None:
+        labels = records.labels[rest] if others is None else records.labels
+        taught = voters.labels[drawn].tolist(), features(voters.texts[drawn], points.private[drawn], made)
+        measured["Usefulness"] = of_labels((labels.tolist(), features(texts, real, made)), taught, scoring)
+    return {name: beside(measures, measured.get(name, ())) for name, measures in groups.items()}
+
+
+def _rounds(
+    points: Embedded, families: Sequence[Indices], scoring: Scoring, tell: Callable[[str], None]
+) -> tuple[Round, ...]:
+    """Score the texts of every round by the same records; a W1 of as many points for each."""
+    rng = np.random.default_rng([scoring.seed, *b"rounds"])
+    few = points.scoring[rng.permutation(len(points.scoring))[: scoring.sample]]
+    rounds = []
+    for turn, (each, family) in enumerate(zip(points.rounds, families, strict=True)):
+        tell(f"scoring round {turn}")
+        some = each[_some(len(each), scoring.sample, rng)]
+        (inside,) = balls(points.scoring, each, scoring.k)
+        distance = mean_nearest_distance(points.scoring, each)
+        lineages = len(family), int(family[0])
+        rounds.append(Round(turn, len(each), inside.recall, distance, wasserstein1(few, some), *lineages))
+    return tuple(rounds)
+
+
+def _some(size: int, most: int, rng: np.random.Generator) -> Indices:
+    return np.arange(size) if size <= most else rng.permutation(size)[:most]
+
+
+def _scored_by(made: Synthetic, chosen: Settings, voters: Records, others: Records | None) -> tuple[str, bool]:
+    if others is not None:
+        return f"{len(others):,} records that did not vote", False
+    known = made.run is not None and bool(chosen.data) and Path(chosen.data).name == Path(voters.source).name
+    said = "the records that voted" if known else "which voted, if the texts were made from them"
+    return f"{len(voters):,} private records, {said}: IN-SAMPLE, so it flatters; give records held out", True
+
+
+def _remarks(made: Synthetic, voters: Records, others: Records | None) -> list[str]:
+    remarks = []
+    if others is not None and made.schema is None and (both := len(set(voters.texts) & set(others.texts))):
+        remarks.append(f"Texts that are among the private records and among those held out as well: {both}.")
+    if len(made.texts) < 100:
+        what = "texts" if made.schema is None else "rows"
+        remarks.append(f"{len(made.texts)} {what} are few: recall and W1 depend on their number; see the baseline.")
+    if voters.labels is not None and made.labels is None:
+        remarks.append("The synthetic texts have no labels, so that nothing can be trained on them.")
+    return remarks
+
+
+def _on_repetition(groups: dict[str, tuple[Measure, ...]]) -> list[str]:
+    """Say so plainly where texts repeat one another more than records do."""
+    found = next((each for each in groups.get("Repetition", ()) if each.name == "repeating texts"), None)
+    if found is None or found.real is None or not repeats_itself(found.value, found.real):
+        return []
+    shared = f"{found.value:.0%} share eight words in a row with another one"
+    return [f"The texts repeat one another: {shared}, against {found.real:.0%} of as many records."]
+
+
+def _destination(made: Synthetic, out: str | Path | None) -> Path | None:
+    """Where the result goes: never among what a run publishes."""
+    if out is None:
+        return None if made.run is None else made.run.path / "internal" / "evaluation.json"
+    path = Path(out)
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} to write to; make it, or name another file")
+    if path.resolve().parent.name == "release" and (path.resolve().parents[1] / "internal").is_dir():
+        raise PrivacyError(
+            f"{path} lies among what a run publishes, and an evaluation is not private; name another file"
+        )
+    if path.exists() and not _is_evaluation(path):
+        raise InputError(f"{path} exists and is no evaluation, so it is not overwritten; name another file")
+    return path
+
+
+def _is_evaluation(path: Path) -> bool:
+    try:
+        return {"scored_by", "groups"} <= dict(read_json(path)).keys()
+    except (RunError, TypeError, ValueError):
+        return False

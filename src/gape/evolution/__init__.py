@@ -1,0 +1,1 @@
+"""Private Evolution itself: its plan, its loop, its last pass, and what the theorems say of it."""

@@ -1,0 +1,26 @@
+"""What there is after a step of a run. All of it is public."""
+
+from dataclasses import dataclass
+
+from gape.core.protocols import Selection
+from gape.core.types import Floats, Indices, NoisyVotes, Samples
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The candidates V(t) of a round, with where each comes from."""
+
+    samples: Samples  # (v, ...)
+    parents: Indices  # (v,): the member of S(t-1) that it varies
+    scales: Floats  # (v,): s^2; 0 marks the sample itself
+
+
+@dataclass(frozen=True)
+class State:
+    """After round t: the survivors S(t), how they were chosen, and, once written, the candidates of round t + 1."""
+
+    round: int
+    synthetic: Samples  # S(t)
+    proposal: Proposal | None = None  # V(t+1)
+    votes: NoisyVotes | None = None  # of round t; none before the first
+    selection: Selection | None = None  # of round t, into V(t)

@@ -1,0 +1,255 @@
+"""Prompts as data: what is asked of a language model, by domain.
+
+A set of prompts is a TOML file; `load` reads one of those shipped (`SHIPPED`) by its name, or a user's own by its path:
+
+    domain = "customer reviews of kitchen tools"         # what the texts are
+    words = 80                                           # about how long they are
+    random = ["Write one of {domain}."]                  # one is drawn for every random sample
+    widen = "It is about: {topic}."                      # added to it, so that the start is wide
+    openings = ["I", "We went to"]                       # how it begins, for models that can go on from there
+    rephrase = ["Please rephrase {tone}: {sample}"]      # one is drawn for every variation
+    alike = "Write another one like this: {sample}"      # added to it for a new text after a sample; may be left out
+    fill = ["Fill in the blanks {mask}: {sample}"]
+    [rules]                                              # what each placeholder is drawn from
+    topic = "reviews"                                    # one of the lists in topics.toml
+    tone = ["in a casual way", "briefly"]                # or a list of one's own
+
+Prompts see public text alone: candidates, never a private record.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gape._support.files import read_bounded
+from gape.core.errors import InputError
+from gape.generators.prompts.topics import topic_lists, topics_from_model
+
+__all__ = [
+    "SAMPLE_CHARACTERS",
+    "SHIPPED",
+    "Prompts",
+    "delimited",
+    "generic",
+    "load",
+    "topic_lists",
+    "topics_from_model",
+]
+
+SHIPPED = ("forum", "generic", "pubmed", "reddit", "yelp")
+
+# The most of a candidate that enters a prompt: about 600 words, which the context of a small model still holds twice.
+SAMPLE_CHARACTERS = 4000
+
+# Placeholders that are not drawn: {sample} is the candidate, {words} a number of words, {mask} what stands for a blank.
+_GIVEN = frozenset({"sample", "domain", "words", "mask"})
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
+_QUOTES = re.compile('["\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\uff02]')
+_ROLE_TOKEN = re.compile(r"<\|[^<>|]{0,40}\|>|\[/?INST\]|<</?SYS>>")
+
+
+def delimited(sample: str) -> str:
+    """Put a candidate between double quotes so that it cannot end them, cut at `SAMPLE_CHARACTERS`.
+
+    Double quotes inside become single ones, and the marks by which chat models tell turns apart are taken out.
+    """
+    inside = _QUOTES.sub("'", sample)
+    while (without := _ROLE_TOKEN.sub("", inside)) != inside:  # taking one out may join the halves of another
+        inside = without
+    if len(inside) > SAMPLE_CHARACTERS:
+        inside = inside[:SAMPLE_CHARACTERS].rsplit(maxsplit=1)[0]
+    return f'"{inside.strip()}"'
+
+
+# What asks for one more text like a sample, where prompts do not say it themselves.
+_ALIKE = "Here is an example: {sample}\nWrite about the same thing, but in your own words."
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """The prompts of one domain. Every placeholder in a template is known, or making this raises."""
+
+    name: str
+    domain: str
+    random: tuple[str, ...]
+    rephrase: tuple[str, ...]
+    fill: tuple[str, ...] = ()
+    alike: str = _ALIKE
+    widen: str = ""
+    openings: tuple[str, ...] = ()
+    rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    words: int = 80
+    mask: str = "_"
+
+    def __post_init__(self) -> None:
+        if self.words < 1:
+            raise InputError(f"{self._label}: words must be at least 1, got {self.words}; say about how long a text is")
+        if not self.random or not self.rephrase:
+            raise InputError(f"{self._label}: random and rephrase need a template each; add one")
+        for name, options in self.rules.items():
+            if name in _GIVEN - {"words"}:
+                raise InputError(f"{self._label}: the rule {name!r} has a reserved name; call it something else")
+            if not options:
+                raise InputError(f"{self._label}: the rule {name!r} has nothing to draw from; list at least one option")
+        for part in ("random", "rephrase", "fill", "alike", "widen", "openings"):
+            templates = (getattr(self, part),) if part in {"widen", "alike"} else getattr(self, part)
+            for template in templates:
+                self._check(part, template)
+
+    def random_prompt(self, rng: np.random.Generator, *, widened: bool = True) -> str:
+        """Draw a prompt for a random sample, followed by the line that widens the start."""
+        prompt = self._filled(self._draw(self.random, rng), rng, {})
+        if widened and self.widen:
+            prompt = f"{prompt}\n{self._filled(self.widen, rng, {})}"
+        return prompt
+
+    def opening(self, rng: np.random.Generator) -> str:
+        """Draw how a random sample begins, for models that can go on from there."""
+        return self._filled(self._draw(self.openings, rng), rng, {}) if self.openings else ""
+
+    def rephrase_prompt(self, sample: str, rng: np.random.Generator) -> str:
+        """Draw a prompt that asks for `sample` in other words."""
+        return self._filled(self._draw(self.rephrase, rng), rng, self._of(sample))
+
+    def alike_prompt(self, sample: str, rng: np.random.Generator) -> str:
+        """Draw a prompt that asks for another text like `sample`."""
+        asked = self.random_prompt(rng, widened=False)  # the sample is the topic
+        return f"{asked}\n{self._filled(self.alike, rng, self._of(sample))}"
+
+    def fill_prompt(self, masked: str, rng: np.random.Generator) -> str:
+        """Draw a prompt that asks for the blanks of `masked` to be filled in."""
+        if not self.fill:
+            raise InputError(f"{self._label}: there is no template that fills in blanks; add one under fill")
+        return self._filled(self._draw(self.fill, rng), rng, self._of(masked))
+
+    def with_topics(self, topics: Sequence[str]) -> "Prompts":
+        """Draw {topic} from these topics instead."""
+        return replace(self, rules={**self.rules, "topic": tuple(topics)})
+
+    def without_topics(self) -> "Prompts":
+        """Ask for random samples by the bare templates; for `pubmed` and `reddit` the paper's, to the letter."""
+        return replace(self, widen="")
+
+    @cached_property
+    def instructions(self) -> tuple[str, ...]:
+        """The fixed words of all prompts, which no text of the domain should repeat."""
+        templates = (*self.random, *self.rephrase, *self.fill, self.alike)
+        return tuple(words for template in templates for words in re.split(r"\{\w+\}", template) if words.strip())
+
+    @property
+    def _label(self) -> str:
+        return f"prompts {self.name!r}"
+
+    @staticmethod
+    def _of(sample: str) -> dict[str, str]:
+        return {"sample": delimited(sample), "words": str(len(sample.split()))}
+
+    @staticmethod
+    def _draw(options: Sequence[str], rng: np.random.Generator) -> str:
+        return options[int(rng.integers(len(options)))]
+
+    def _filled(self, template: str, rng: np.random.Generator, given: Mapping[str, str]) -> str:
+        """Replace placeholders in one pass, so that braces inside a candidate stay what they are."""
+        known = {"domain": self.domain, "words": str(self.words), "mask": self.mask}
+        drawn = {
+            name: self._draw(self.rules[name], rng) for name in _PLACEHOLDER.findall(template) if name in self.rules
+        }
+        values = {**known, **given, **drawn}
+        return _PLACEHOLDER.sub(lambda match: values[match[1]], template)
+
+    def _check(self, part: str, template: str) -> None:
+        used = set(_PLACEHOLDER.findall(template))
+        varies = part in {"rephrase", "fill", "alike"}
+        known = set(self.rules) | (_GIVEN if varies else _GIVEN - {"sample", "mask"})
+        if unknown := sorted(used - known):
+            names = " ".join(", ".join(sorted(known)).split())[:200]  # a file may have any for a rule
+            raise InputError(
+                f"{self._label}: {part} uses {{{unknown[0]}}}, which is neither a rule nor one of {names}; add it "
+                "under [rules] or take it out"
+            )
+        if varies and "sample" not in used:
+            raise InputError(
+                f"{self._label}: {part} must say where the text goes; put {{sample}} into {template!r:.100}"
+            )
+
+
+def load(name: str | Path) -> Prompts:
+    """Read the shipped prompts of this name (`SHIPPED`), or those in a TOML file at this path."""
+    if name in SHIPPED:
+        return _parse(str(name), files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+    path = Path(name)
+    if path.suffix != ".toml":
+        raise InputError(
+            f"there are no prompts {str(name)!r}; use one of {', '.join(SHIPPED)}, or a path to a .toml file"
+        )
+    try:
+        text = read_bounded(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"prompts {str(path)!r} cannot be read ({error}); check the path") from error
+    return _parse(path.stem, text)
+
+
+def generic(domain: str, topics: Sequence[str] = (), words: int | None = None) -> Prompts:
+    """Make prompts for a domain named in a few words, such as "customer reviews of kitchen tools"."""
+    if not (domain := " ".join(domain.split()).rstrip(".:")):
+        raise InputError("a domain must say what the texts are, got nothing; say something like 'customer reviews'")
+    prompts = replace(load("generic"), domain=domain)
+    prompts = prompts.with_topics(topics) if topics else prompts
+    return replace(prompts, words=words) if words is not None else prompts
+
+
+_KEYS: Mapping[str, type] = {
+    "domain": str,
+    "words": int,
+    "random": list,
+    "widen": str,
+    "rephrase": list,
+    "fill": list,
+    "alike": str,
+    "openings": list,
+    "mask": str,
+    "rules": dict,
+}
+_NAMES = {str: "a string", int: "a whole number", list: "a list of strings", dict: "a table"}
+
+
+def _parse(name: str, text: str) -> Prompts:
+    try:
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"prompts {name!r} are not valid TOML: {str(error)[:200]}") from error
+    if unknown := sorted(set(table) - set(_KEYS)):
+        raise InputError(f"prompts {name!r} have an unknown key {unknown[0]!r:.100}; use {', '.join(_KEYS)}")
+    if missing := [key for key in ("domain", "random", "rephrase") if key not in table]:
+        raise InputError(f"prompts {name!r} lack {missing[0]!r}; add it")
+    fields: dict[str, Any] = {}
+    for key, value in table.items():
+        right = type(value) is _KEYS[key] and (_KEYS[key] is not list or _strings(value))
+        if not right:
+            raise InputError(f"prompts {name!r}: {key} must be {_NAMES[_KEYS[key]]}, got {value!r:.100}")
+        fields[key] = tuple(value) if isinstance(value, list) else value
+    fields["rules"] = {rule: _options(name, rule, value) for rule, value in table.get("rules", {}).items()}
+    return Prompts(name=name, **fields)
+
+
+def _options(name: str, rule: str, value: Any) -> tuple[str, ...]:
+    lists = topic_lists()
+    if isinstance(value, str) and value in lists:
+        return lists[value]
+    if not _strings(value):
+        raise InputError(
+            f"prompts {name!r}: the rule {rule!r:.100} must be a list of strings or one of {', '.join(lists)}, got "
+            f"{value!r:.100}"
+        )
+    return tuple(value)
+
+
+def _strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(option, str) for option in value)

@@ -1,0 +1,119 @@
+"""Any plain model of the library, with a cache of slots: its own layers, attention but for single tokens its own."""
+
+from typing import Any
+
+from gape.language.gpu.operations import operations
+
+NAME = "gape_slots"  # under which the library knows the attention of slots
+
+
+class Library:
+    """Reads tokens into slots, and tells what may follow them."""
+
+    def __init__(self, torch: Any, transformers: Any, model: Any, count: int, room: int) -> None:
+        """Take a plain model, whose attention becomes that of slots, and make `count` slots of `room` tokens."""
+        self._torch, self._model = torch, model
+        _attend_to_slots(torch, transformers, model)
+        self._cache, self._layers = _fixed_cache(torch, transformers, model, count, room)
+
+    def read(self, ids: Any, slots: Any) -> None:
+        """Read prompts, (n, tokens), into slots, (n,), from their first place on."""
+        self._layers.slots = slots
+        places = self._torch.arange(ids.shape[1], device=ids.device).expand(ids.shape)
+        self._forward(ids, places, places.new_full((len(ids),), ids.shape[1]))
+        self._layers.slots = None
+
+    def step(self, ids: Any, places: Any, lengths: Any) -> Any:
+        """Read one token in every slot, (count, 1), at its place, and return what may follow, (count, vocabulary).
+
+        `lengths` says how many tokens of each slot count, that one included; `places` and `lengths` are (count,).
+        """
+        self._layers.place = places
+        return self._forward(ids, places[:, None], lengths)
+
+    def _forward(self, ids: Any, places: Any, lengths: Any) -> Any:
+        # A mask of four dimensions goes through the library untouched: here it says how far each row reads.
+        with self._torch.inference_mode():
+            return self._model(
+                input_ids=ids,
+                attention_mask=lengths[:, None, None, None],
+                position_ids=places,
+                past_key_values=self._cache,
+                use_cache=True,
+                logits_to_keep=1,
+            ).logits[:, -1]
+
+
+def _attend_to_slots(torch: Any, transformers: Any, model: Any) -> None:
+    """Have a model attend as `gape.language.gpu.slots` needs it: prompts causally, single tokens to their own slot.
+
+    In place of a mask it is told how many tokens each row reads, (n, 1, 1, 1).
+    """
+    if model.config.get_text_config()._attn_implementation == NAME:
+        return
+    attention = operations(model.device).attention
+
+    def attend(
+        module: Any,  # noqa: ARG001  (the library's signature)
+        query: Any,
+        key: Any,
+        value: Any,
+        attention_mask: Any,
+        scaling: float | None = None,
+        **_: Any,
+    ) -> tuple[Any, None]:
+        usual = torch.nn.functional.scaled_dot_product_attention
+        rows, heads, tokens, width = query.shape
+        if tokens > 1:
+            out = usual(query, key, value, is_causal=True, scale=scaling, enable_gqa=heads != key.shape[1])
+            return out.transpose(1, 2), None
+        scale = width**-0.5 if scaling is None else scaling
+        # For one new token, heads that share keys are as good as several tokens of one head.
+        grouped = query.view(rows, key.shape[1], heads // key.shape[1], width)
+        out = attention(grouped.contiguous(), key, value, attention_mask, scale)
+        return out.reshape(rows, 1, heads, value.shape[3]), None
+
+    transformers.AttentionInterface.register(NAME, attend)
+    transformers.AttentionMaskInterface.register(NAME, lambda *_, **__: None)
+    model.set_attn_implementation(NAME)
+
+
+class _Layers:
+    """Where the layers of a cache put what comes: into some `slots` from the front, or at each slot's `place`."""
+
+    def __init__(self) -> None:
+        self.slots: Any = None
+        self.place: Any = None
+
+
+def _fixed_cache(torch: Any, transformers: Any, model: Any, count: int, room: int) -> tuple[Any, _Layers]:
+    where = _Layers()
+    base = transformers.cache_utils.DynamicLayer
+
+    class SlotLayer(base):  # type: ignore[misc, valid-type]
+        def lazy_initialization(self, key_states: Any, value_states: Any) -> None:
+            self.dtype, self.device = key_states.dtype, key_states.device
+            self.keys, self.values = (
+                each.new_zeros((count, each.shape[1], room, each.shape[3])) for each in (key_states, value_states)
+            )
+            self._all = torch.arange(count, device=self.device)
+            self.is_initialized = True
+
+        def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
+            if not self.is_initialized:
+                self.lazy_initialization(key_states, value_states)
+            if where.slots is not None:
+                width = key_states.shape[2]
+                self.keys[where.slots, :, :width] = key_states
+                self.values[where.slots, :, :width] = value_states
+                return key_states, value_states
+            self.keys[self._all, :, where.place] = key_states[:, :, 0]
+            self.values[self._all, :, where.place] = value_states[:, :, 0]
+            return self.keys, self.values
+
+        def get_seq_length(self) -> int:
+            return 0
+
+    cache = transformers.DynamicCache(config=model.config)
+    cache.layers = [SlotLayer() for _ in cache.layers]
+    return cache, where

@@ -1,0 +1,131 @@
+"""A model of Llama's kind written out for slots: a step is nine operations a layer where the library takes thirty.
+
+A step of a small model is bound by what each operation costs to start and to read and write, not by arithmetic. Here
+the three projections of attention are one product, as are the two of the gate; angles and the cache, sums and norms,
+and the gate are one operation each.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from gape.language.gpu.operations import operations
+
+# Models of the library whose layers compute what is written out here.
+_KINDS = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+
+
+def is_llama(model: Any) -> bool:
+    """Whether a model is of Llama's kind throughout, with heads of a width that kernels take."""
+    if type(model).__name__ not in _KINDS or model.config.hidden_act != "silu":
+        return False
+    width = _width(model.config)
+    return width & (width - 1) == 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Layer:
+    """The weights of a layer, and its part of the cache, two of (slots, heads, room, width)."""
+
+    before: Any  # the norm's weight
+    inner: tuple[Any, Any]  # queries, keys and values: weight and bias
+    head_norms: tuple[Any, Any] | None  # of queries and keys, where a model has them
+    outer: tuple[Any, Any]
+    between: Any
+    gates: tuple[Any, Any]
+    down: tuple[Any, Any]
+    keys: Any
+    values: Any
+
+
+class Llama:
+    """Reads tokens into slots, and tells what may follow them."""
+
+    def __init__(self, torch: Any, model: Any, count: int, room: int) -> None:
+        """Take a model that `is_llama`, and make `count` slots of `room` tokens."""
+        config = model.config
+        self._torch, self._does = torch, operations(model.device)
+        self._heads, self._shared = config.num_attention_heads, config.num_key_value_heads
+        self._width = _width(config)
+        self._model, self._eps = model, config.rms_norm_eps
+        shape = (count, self._shared, room, self._width)
+
+        def layer(of: Any) -> _Layer:
+            attention, mlp = of.self_attn, of.mlp
+            return _Layer(
+                of.input_layernorm.weight,
+                _together(torch, attention.q_proj, attention.k_proj, attention.v_proj),
+                (attention.q_norm.weight, attention.k_norm.weight) if hasattr(attention, "q_norm") else None,
+                (attention.o_proj.weight, attention.o_proj.bias),
+                of.post_attention_layernorm.weight,
+                _together(torch, mlp.gate_proj, mlp.up_proj),
+                (mlp.down_proj.weight, mlp.down_proj.bias),
+                *(torch.zeros(shape, dtype=model.dtype, device=model.device) for _ in range(2)),
+            )
+
+        with torch.inference_mode():
+            self._layers = [layer(each) for each in model.model.layers]
+        self._all = torch.arange(count, device=model.device)
+
+    def read(self, ids: Any, slots: Any) -> None:
+        """Read prompts, (n, tokens), into slots, (n,), from their first place on."""
+        torch = self._torch
+        rows, tokens = ids.shape
+        places = torch.arange(tokens, device=ids.device).expand(rows, tokens)
+
+        def attend(heads: Any, _: _Layer) -> Any:
+            heads = heads.view(rows, tokens, -1, self._width).transpose(1, 2)
+            query, key, value = heads.split([self._heads, self._shared, self._shared], dim=1)
+            usual = torch.nn.functional.scaled_dot_product_attention
+            return usual(query, key, value, is_causal=True, enable_gqa=self._heads != self._shared).transpose(1, 2)
+
+        with torch.inference_mode():
+            self._through(ids, places, slots.repeat_interleave(tokens), attend)
+
+    def step(self, ids: Any, places: Any, lengths: Any) -> Any:
+        """Read one token in every slot, (count, 1), at its place, and return what may follow, (count, vocabulary).
+
+        `lengths` says how many tokens of each slot count, that one included; `places` and `lengths` are (count,).
+        """
+        shared = self._heads // self._shared
+
+        def attend(heads: Any, layer: _Layer) -> Any:
+            query = heads[:, : self._heads].view(len(ids), self._shared, shared, self._width)
+            return self._does.attention(query, layer.keys, layer.values, lengths, self._width**-0.5)
+
+        with self._torch.inference_mode():
+            return self._model.lm_head(self._through(ids, places[:, None], self._all, attend))
+
+    def _through(self, ids: Any, places: Any, slots: Any, attend: Any) -> Any:
+        """Return what the last norm makes of tokens, (tokens, width), attention being given."""
+        linear, rms_norm = self._torch.nn.functional.linear, self._torch.nn.functional.rms_norm
+        does, inner = self._does, self._model.model
+        stream = inner.embed_tokens(ids)  # (rows, tokens, width)
+        cosines, sines = (each.reshape(-1, self._width) for each in inner.rotary_emb(stream, places))
+        # Kernels read by address: neither places nor slots may be a view that repeats one number.
+        stream, places = stream.reshape(-1, stream.shape[-1]), places.reshape(-1).contiguous()
+        turning = self._heads + self._shared
+        weights = [layer.before for layer in self._layers[1:]] + [inner.norm.weight]
+        normed = rms_norm(stream, (stream.shape[1],), self._layers[0].before, self._eps)
+        for layer, following in zip(self._layers, weights, strict=True):
+            heads = linear(normed, *layer.inner).view(len(stream), -1, self._width)
+            if layer.head_norms:
+                for part, weight in zip(
+                    (heads[:, : self._heads], heads[:, self._heads : turning]), layer.head_norms, strict=True
+                ):
+                    part.copy_(rms_norm(part, (self._width,), weight, self._eps))
+            does.rotate_and_keep(heads, turning, cosines, sines, slots, places, layer.keys, layer.values)
+            change = linear(attend(heads, layer).reshape(len(stream), -1), *layer.outer)
+            normed = does.add_and_norm(stream, change, layer.between, self._eps)
+            change = linear(does.gate(linear(normed, *layer.gates)), *layer.down)
+            normed = does.add_and_norm(stream, change, following, self._eps)
+        return normed
+
+
+def _width(config: Any) -> int:
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+
+
+def _together(torch: Any, *parts: Any) -> tuple[Any, Any]:
+    """Make one projection of several that read the same."""
+    bias = None if parts[0].bias is None else torch.cat([each.bias for each in parts])
+    return torch.cat([each.weight for each in parts]), bias

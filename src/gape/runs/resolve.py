@@ -1,0 +1,202 @@
+"""Settings as they will be used: what is left open follows from other settings and from public numbers."""
+
+from pathlib import Path
+from typing import Any, cast
+
+from gape.core.errors import InputError, PrivacyError
+from gape.distributed.cluster import RayElectorate
+from gape.evolution.plan import Plan
+from gape.generators.prompts import load
+from gape.modalities import Schema, load_rows
+from gape.modalities.records import choose_columns, open_table
+from gape.privacy.accounting import Neighbours
+from gape.runs.advice import samples_for, suitable_votes, usual_delta
+from gape.runs.electorate import Private, units_of
+from gape.runs.generator import NO_MODEL, kind_of
+from gape.runs.selector import varies_start, votes_suit_noise
+from gape.runs.settings import EMBEDDERS, GENERATORS, PRIVATE_KMEANS, ROWS, START, Settings
+from gape.voting.store import VectorFolder
+
+# Scales and copies of each way to vary a text: seven variations each, because they mattered more than anything else. Of
+# resampling, three are new texts after the sample, which can survive beside it; a new beginning and a new end of it can
+# survive beside each other (experiments/varied_text). A scale of a corpus is an exponent: of 10,000 texts, the 6 to
+# 1,600 nearest.
+VARIATIONS: dict[str, tuple[tuple[float, ...], int]] = {
+    "resample": ((0.6, 0.6, 0.6, 0.6, 0.9, 0.9, 0.9), 1),
+    "rephrase": ((1.0,), 7),
+    "fill": ((0.5,), 7),
+    "corpus": ((0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), 1),
+    ROWS: ((0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6), 1),  # the share of the cells
+}
+
+
+def resolved(settings: Settings, private: Private) -> Settings:
+    """Fill in what follows from other settings and from public numbers: the settings as they will be used."""
+    if isinstance(private, VectorFolder):
+        settings = _of_folder(settings, private)
+    refuse_unknown(settings)
+    if settings.neighbours == "add_remove":
+        _refuse_what_counts(settings)
+    variation, scales, copies = variations_of(settings)
+    units = units_of(private)
+    delta = usual_delta(units) if settings.delta is None else settings.delta
+    samples = settings.samples or samples_for(
+        units,
+        _known(settings.epsilon),
+        delta,
+        settings.rounds,
+        len(scales) * copies + int(settings.keep),
+        neighbours=cast(Neighbours, settings.neighbours),
+        votes_per_unit=(settings.votes_per_unit or 1) // (settings.votes_per_record or 1) or 1,
+    )
+    labels = _labels(settings, private)
+    vary_start = varies_start(settings)
+    start = START[settings.preset] if vary_start else len(scales) * copies + int(settings.keep)
+    settings = settings.with_values(
+        labels=labels,
+        delta=delta,
+        samples=samples,
+        initial=settings.initial or max(start * samples, len(labels or ())),
+        vary_start=vary_start,
+        variation=variation,
+        scales=scales,
+        copies=copies,
+    )
+    if labels is not None and _known(settings.initial) < len(labels):
+        said = f"initial must be at least the number of labels, {len(labels)}, for each begins with a text"
+        raise InputError(f"{said}, got {settings.initial}")
+    votes = settings.votes_per_record or _votes_per_record(settings, units)
+    return settings.with_values(votes_per_record=votes, votes_per_unit=settings.votes_per_unit or votes)
+
+
+def _refuse_what_counts(settings: Settings) -> None:
+    """Refuse what would follow from the number of records where that is what neighbouring data differ in."""
+    for name, example in (("delta", "1e-6"), ("samples", "500")):
+        if getattr(settings, name) is None:
+            raise InputError(
+                f"under neighbours add_remove the number of records is private, and {name} would follow from it; give "
+                f"{name}, {example} for instance, or use neighbours replace"
+            )
+    if settings.selector == "bounded-lipschitz":
+        raise InputError(
+            "the selector bounded-lipschitz uses the number of records, which is private under neighbours add_remove; "
+            "use neighbours replace, or another selector"
+        )
+
+
+def _votes_per_record(settings: Settings, units: int) -> int:
+    if not votes_suit_noise(settings) or settings.neighbours == "add_remove":
+        return 1
+    plan = make_plan(settings.with_values(votes_per_record=1, votes_per_unit=1))
+    return suitable_votes(plan, units, kinds=len(settings.labels or ("",)))
+
+
+def make_plan(settings: Settings) -> Plan:
+    """Return the plan of resolved settings."""
+    return Plan(
+        epsilon=_known(settings.epsilon),
+        delta=_known(settings.delta),
+        rounds=settings.rounds,
+        samples=_known(settings.samples),
+        scales=_known(settings.scales),
+        copies=_known(settings.copies),
+        keep=settings.keep,
+        initial=_known(settings.initial),
+        vary_start=_known(settings.vary_start),
+        neighbours=cast(Neighbours, settings.neighbours),
+        votes_per_unit=_known(settings.votes_per_unit),
+        votes_per_record=_known(settings.votes_per_record),
+        seed=settings.seed,
+    )
+
+
+def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:
+    """How texts are varied, at which scales, and how often at each."""
+    kind = kind_of(settings.generator, GENERATORS, "generator")
+    variation = settings.variation or {"openai": "rephrase", "corpus": None, ROWS: None}.get(kind, "resample")
+    if kind == "corpus":
+        _check_corpus(settings)
+    if kind == "openai" and variation == "resample":
+        raise InputError(
+            "variation 'resample' needs a model that goes on from an opening, and a chat service does not; use "
+            "'rephrase' or 'fill'"
+        )
+    scales, copies = VARIATIONS[variation if variation and kind not in NO_MODEL else kind]
+    if settings.scales is not None:
+        scales, copies = settings.scales, 1
+    return variation, scales, settings.copies or copies
+
+
+def _check_corpus(settings: Settings) -> None:
+    """Refuse a corpus that is not there, that is the private data, or whose texts cannot be told."""
+    file = settings.generator.partition(":")[2]
+    if not Path(file).exists():
+        raise InputError(f"there is no corpus {file}; name a file of public texts after corpus:")
+    if settings.data and Path(settings.data).exists() and Path(settings.data).samefile(file):
+        raise PrivacyError(f"{file} is the private data, and a corpus is published as it is; name one of public texts")
+    try:
+        if settings.schema is not None:
+            load_rows(file, Schema.read(settings.schema))
+            return
+        choose_columns(open_table(file), settings.corpus_text, None, None)
+    except InputError as error:
+        raise InputError(f"of the corpus, {str(error).replace('set text to', 'set corpus_text to')}") from None
+
+
+def refuse_unknown(settings: Settings) -> None:
+    """Refuse what no data could make right: no epsilon, and parts that there are not."""
+    if settings.epsilon is None:
+        raise InputError("epsilon must be given; 1 is a strong guarantee, 8 a weak one, inf none at all")
+    kind_of(settings.embedder, EMBEDDERS, "embedder")
+    if settings.schema is not None:
+        Schema.read(settings.schema)  # which refuses what is none
+    for name in ("max_cost", "max_tokens_total"):
+        if getattr(settings, name) is not None and not settings.generator.startswith("openai:"):
+            said = f"{name} caps what a service is asked for, and the generator {settings.generator} is none"
+            raise InputError(f"{said}; leave it out")
+    if settings.prompts is not None:
+        load(settings.prompts)  # which refuses what is none
+    variations_of(settings)
+
+
+def _of_folder(settings: Settings, folder: VectorFolder) -> Settings:
+    """Join settings with those that the vectors were made by; a run must not read the data in another way.
+
+    The ledger is that of the texts: they have one budget, however they are read.
+    """
+    origin = folder.manifest.origin
+    for name, column in origin.columns.items():
+        asked = getattr(settings, name)
+        if asked is not None and asked != column:
+            had = "without one" if column is None else f"with {column!r}"
+            raise InputError(
+                f"{folder.path} was embedded {had} as {name}, not {asked!r}; embed the data again for that"
+            )
+    if settings.separation == PRIVATE_KMEANS:
+        raise InputError(
+            f"separation {PRIVATE_KMEANS} needs all vectors in memory; give the file of texts, or a number"
+        )
+    return settings.with_values(user=origin.columns["user"], ledger=settings.ledger or folder.ledger)
+
+
+def _labels(settings: Settings, private: Private) -> tuple[str, ...] | None:
+    if settings.labels is not None or isinstance(private, RayElectorate):
+        return settings.labels
+    if isinstance(private, VectorFolder):
+        found = private.manifest.labels if settings.label is not None else None
+    else:
+        found = None if private.labels is None else tuple(private.labels.tolist())
+    if found is None:
+        return None
+    if not settings.labels_are_public:
+        raise InputError(
+            "which labels occur is private too; list those that can occur as labels, or say by labels_are_public that "
+            "the ones in the data are no secret"
+        )
+    return tuple(sorted(set(found)))
+
+
+def _known(value: Any) -> Any:
+    if value is None:
+        raise InputError("these settings are not resolved; pass them through gape.runs.resolve.resolved")
+    return value

@@ -1,0 +1,84 @@
+"""From settings to the rule that picks the survivors, and what it asks of the votes."""
+
+import math
+from collections.abc import Callable
+
+from gape.core.errors import InputError
+from gape.core.protocols import Selector
+from gape.evolution.plan import Plan
+from gape.generators.labels import PerLabel
+from gape.runs.generator import kind_of, writes
+from gape.runs.settings import GENERATORS, Settings
+from gape.selection.bounded_lipschitz import BoundedLipschitz
+from gape.selection.kmedoids import KMedoids
+from gape.selection.local_search import Gape
+from gape.selection.ranking import Ranking
+from gape.selection.subsampling import Subsampling
+
+_FAILURE = 0.05  # the beta of the paper's threshold
+CENTRES = 0.5  # of the survivors; the others are near them, in proportion to the votes
+
+
+def make_selector(settings: Settings, plan: Plan, units: int) -> Selector:
+    """Return the rule that picks the survivors."""
+    rules: dict[str, Callable[[], Selector]] = {
+        "gape": lambda: _gape(settings, plan),
+        "ranking": Ranking,
+        "subsampling": Subsampling,
+        "kmedoids": KMedoids,
+        "bounded-lipschitz": lambda: BoundedLipschitz(units * plan.votes_per_unit),
+    }
+    rule = rules[settings.selector]()
+    return rule if settings.labels is None else PerLabel(rule, settings.labels)
+
+
+def estimates_votes(settings: Settings) -> bool:
+    """Whether GAPE estimates votes from all noisy ones before it selects: among texts of a corpus.
+
+    Those are a sample of what there is, so that whom many are near to is known to many. Among texts that a model has
+    varied it is not: the nearest are of one family (experiments/ahead).
+    """
+    return _is_usual(settings) and kind_of(settings.generator, GENERATORS, "generator") == "corpus"
+
+
+def keeps_distinct(settings: Settings) -> bool:
+    """Whether near copies are kept out and rewritten: of texts that a model writes, by GAPE as it is by default.
+
+    Other rules, and GAPE as the paper has it, stay what they are.
+    """
+    usual = settings.selector == "gape" and _is_usual(settings)
+    return settings.distinct and usual and settings.schema is None and writes(settings)
+
+
+def varies_start(settings: Settings) -> bool:
+    """Whether the first round votes on variations of the start, and not on a wide start as it is."""
+    if settings.vary_start is not None:
+        return settings.vary_start
+    return not keeps_distinct(settings)
+
+
+def votes_suit_noise(settings: Settings) -> bool:
+    """Whether it is left to the noise for how many candidates a record votes: where votes are not estimated."""
+    open_still = settings.votes_per_record is None and settings.votes_per_unit is None
+    usual = settings.selector == "gape" and _is_usual(settings) and not estimates_votes(settings)
+    return open_still and usual
+
+
+def _is_usual(settings: Settings) -> bool:
+    return settings.threshold == "auto" and not settings.signed  # an estimate has no negative votes to cancel others
+
+
+def _gape(settings: Settings, plan: Plan) -> Gape:
+    separation = math.inf if settings.separation is None else settings.separation
+    if isinstance(separation, str):
+        raise InputError(f"separation {separation} is computed from the private data; give a number here")
+    if settings.threshold == "auto":
+        if estimates_votes(settings):
+            return Gape(separation, math.inf, spare=2.0, signed=False, noise=plan.sigma)
+        centres = 1.0 if settings.signed else CENTRES
+        distinct = keeps_distinct(settings)
+        return Gape(separation, plan.sigma, spare=2.0, signed=settings.signed, centres=centres, distinct=distinct)
+    if settings.threshold == "paper":  # Algorithm 4, line 6
+        tau = plan.sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / _FAILURE))
+        return Gape(separation, tau, signed=settings.signed)
+    return Gape(separation, float(settings.threshold) * plan.sigma, signed=settings.signed)

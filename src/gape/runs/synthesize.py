@@ -1,0 +1,259 @@
+"""Synthetic texts from private ones: in one call, or in a folder that can be resumed."""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from gape._support.files import holds_rows, lines_of
+from gape.core.errors import InputError
+from gape.distributed.cluster import RayModel
+from gape.embedders.cached import CACHED, Cached
+from gape.embedders.watched import watched
+from gape.evolution.last_pass import LastPass
+from gape.language.request import LanguageModel
+from gape.modalities import Records
+from gape.privacy.noise import Noise
+from gape.privacy.statement import PrivacyStatement
+from gape.runs.electorate import (
+    Private,
+    TextElectorate,
+    make_electorate,
+    refuse_shared_corpus,
+    require_embedder,
+    units_of,
+)
+from gape.runs.embedder import candidate_embedder, make_embedder
+from gape.runs.engine import engaged, workers_of
+from gape.runs.generator import (
+    NO_MODEL,
+    Listener,
+    kind_of,
+    make_generator,
+    make_model,
+    make_prompts,
+    remembering,
+    require_votes_may_leave,
+    writes,
+)
+from gape.runs.progress import Progress, Tracker
+from gape.runs.reach import OUTSIDE, Use
+from gape.runs.record import read_finished
+from gape.runs.resolve import make_plan, resolved
+from gape.runs.run import run
+from gape.runs.selector import keeps_distinct, make_selector
+from gape.runs.settings import GENERATORS, OPERATIONAL, PRIVATE_KMEANS, Settings
+from gape.runs.text_folder import TextFolder
+from gape.selection.rehearsal import rehearse
+
+
+@dataclass(frozen=True)
+class SyntheticTexts:
+    """Texts that may be published under their statement, each with its label where there are labels.
+
+    Of a table, a text is a row as a line of JSON.
+    """
+
+    texts: list[str]
+    labels: list[str] | None
+    privacy: PrivacyStatement
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of a table."""
+        return [json.loads(text) for text in self.texts]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+
+def synthesize(
+    texts: object,
+    *,
+    epsilon: float,
+    samples: int | None = None,
+    folder: str | Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    **settings: Any,
+) -> SyntheticTexts:
+    """Make synthetic texts that are (epsilon, delta)-differentially private for every record of `texts`, or user.
+
+    `texts` is a path, a list of texts, a frame, or whatever else `load_texts` reads, or the path of a folder that
+    `embed_texts` has filled; `settings` are those of `Settings`. With a `folder` the run can be resumed by the same
+    call; without, it leaves nothing behind.
+
+    What is spent is remembered in a ledger: that of `ledger`, else one beside a file of texts, else, for data in
+    memory, one in the folder. Data in memory without a folder has none: calls do not know what earlier ones have spent,
+    and it adds up all the same.
+    """
+    is_path = isinstance(texts, str | Path)
+    values = {"epsilon": epsilon, "samples": samples, "data": str(texts) if is_path else None}
+    chosen = Settings.of(settings, values)
+    source = None if is_path else texts
+    if folder is not None:
+        return run_text(chosen, folder, source=source, progress=progress)
+    with tempfile.TemporaryDirectory(prefix="gape-") as temporary:
+        if source is not None and chosen.ledger is None:
+            chosen = chosen.with_values(ledger=":memory:")
+        return run_text(chosen, Path(temporary) / "run", source=source, progress=progress)
+
+
+def run_text(
+    settings: Settings,
+    folder: str | Path,
+    *,
+    source: object = None,
+    progress: Callable[[Progress], None] | None = None,
+    noise: Noise | None = None,
+) -> SyntheticTexts:
+    """Run text synthesis in a folder, or resume the run that is there, and return what it publishes.
+
+    The private texts are read from `source` or from the file of the settings, embedded once, in memory, and nothing of
+    them is written or sent anywhere but to an embedder that may see them. If the settings name a folder that
+    `embed_texts` has filled, its vectors vote from disk, and with the engine ray the workers of a cluster read the
+    texts, vote and write, both with the same result. A refused run leaves its folder as it was. `noise` is for tests.
+    """
+    on_disk = TextFolder(folder)
+    on_disk.refuse_foreign()
+    report = progress or (lambda _: None)
+    with engaged(settings, source, lambda: report(_embedding_by_workers(settings))) as private:
+        settings = on_disk.same_run(resolved(settings, private).anchored())
+        if not on_disk.finished:
+            _run(on_disk, settings, private, report, noise)
+    return _published(on_disk)
+
+
+def resume(
+    folder: str | Path,
+    *,
+    source: object = None,
+    progress: Callable[[Progress], None] | None = None,
+    noise: Noise | None = None,
+    **changes: Any,
+) -> SyntheticTexts:
+    """Go on with the run of a folder, by its own settings, and return what it publishes.
+
+    No stored answer is asked for again and no round is paid for twice. `changes` are settings that may differ between
+    the parts of a run, such as caps, keys, the engine and where the data lies. Consent must be given again
+    in every process. Where the folder is from somebody else, everything that reaches outside it must be among them,
+    such as base_url and data. Data from memory must be given again as `source`.
+    """
+    on_disk = TextFolder(folder)
+    _refuse_fixed(on_disk, changes)
+    if on_disk.finished:
+        return _published(on_disk)
+    settings = settings_to_resume(folder, changes, in_memory=source is not None)
+    return run_text(settings, folder, source=source, progress=progress, noise=noise)
+
+
+def settings_to_resume(folder: str | Path, changes: Mapping[str, Any], *, in_memory: bool = False) -> Settings:
+    """Return the settings to resume a run with: its own, as far as they may be followed, and the changes."""
+    on_disk = TextFolder(folder)
+    changes = {name: value for name, value in changes.items() if value is not None}
+    _refuse_fixed(on_disk, changes)
+    uses: list[Use] = ["generator", "embedder", "ledger", "engine"]
+    if not in_memory:
+        uses.append("data")
+    # Whoever starts a run sets the budget; resuming a run must not raise it.
+    settings = on_disk.agreed(uses, **changes).with_values(budget_epsilon=changes.get("budget_epsilon"))
+    if not in_memory and not settings.data:
+        raise InputError(f"the data of {folder} was in memory; give it again")
+    return settings
+
+
+def _refuse_fixed(folder: TextFolder, changes: Mapping[str, Any]) -> None:
+    """Refuse to change what must be the same in all parts of a run."""
+    stored = folder.settings()
+    allowed = OPERATIONAL if folder.own else OPERATIONAL | set(OUTSIDE)
+    given = {name for name, value in changes.items() if value is not None}
+    for name in sorted(given - allowed):
+        if changes[name] != getattr(stored, name, None):
+            raise InputError(f"{name} cannot change within a run; start a new one in another folder")
+
+
+def _run(
+    folder: TextFolder,
+    settings: Settings,
+    private: Private,
+    report: Callable[[Progress], None],
+    noise: Noise | None,
+) -> None:
+    """Run what resolved settings say to its end, from wherever the folder is."""
+    plan = make_plan(settings)
+    prices = (settings.prompt_price, settings.completion_price)
+    tracker = Tracker(plan, prices, report, writes=writes(settings))
+    require_votes_may_leave(settings)
+    embedder = make_embedder(settings)
+    require_embedder(private, embedder)
+    refuse_shared_corpus(settings, private, lambda: embedder)
+    with _writer(settings, folder.answers) as bare, closing(folder.open_ledger(settings, plan, private)) as ledger:
+        cached = Cached(embedder, max(CACHED, plan.candidates))  # of public texts alone
+        what = "texts" if settings.schema is None else "rows"
+        doing = f"{'embedding' if isinstance(private, Records) else 'opening'} the private {what}"
+        tracker.say(doing)
+        if settings.labels is None and settings.separation != PRIVATE_KMEANS:
+            rehearse(make_selector(settings, plan, units_of(private)), plan.candidates)
+        electorate = make_electorate(
+            settings, private, watched(embedder, lambda done, texts: tracker.say(doing, done / texts))
+        )
+        selection, unpaid = settings, ""
+        if settings.separation == PRIVATE_KMEANS and isinstance(electorate, TextElectorate):
+            selection = settings.with_values(separation=electorate.unpaid_separation(plan.samples, plan.seed))
+            unpaid = "the separation R of its selection"
+        folder.write(settings)
+        listener = Listener(tracker.answered, tracker.asked)
+        with remembering(bare, folder.answers, listener) as model:
+            if settings.domain is not None and settings.topics is None:
+                tracker.say("choosing topics")
+            prompts = make_prompts(settings, model, cached)
+            if model is not None:
+                folder.write(settings.with_values(topics=prompts.rules.get("topic")))  # a resumed run has the same
+            tracker.begin(folder.batches)
+            generator, comparing = (
+                make_generator(settings, model, prompts, cached),
+                candidate_embedder(settings, cached),
+            )
+            run(
+                folder.path,
+                plan,
+                generator,
+                comparing,
+                electorate,
+                make_selector(selection, plan, units_of(private)),
+                ledger,
+                noise=noise,
+                progress=tracker.state,
+                unpaid=unpaid,
+                last_pass=LastPass(generator, comparing, max(plan.scales)) if keeps_distinct(settings) else None,
+            )
+
+
+@contextmanager
+def _writer(settings: Settings, answers: Path) -> Iterator[LanguageModel | None]:
+    """Give the language model: with Ray a copy on every worker, unless it is a service, or a corpus writes."""
+    make = partial(make_model, settings, answers)
+    if not settings.on_ray or kind_of(settings.generator, GENERATORS, "generator") in {"openai", *NO_MODEL}:
+        yield make()
+        return
+    with RayModel(cast(Callable[[], LanguageModel], make), workers_of(settings)) as model:
+        yield model
+
+
+def _embedding_by_workers(settings: Settings) -> Progress:
+    """Say what is being done while nobody knows yet how much there is to do."""
+    doing = "workers read and embed the private texts"
+    return Progress(doing, round=0, rounds=settings.rounds, written=0, texts=0, asked=0, tokens=0, cost=0.0)
+
+
+def _published(folder: TextFolder) -> SyntheticTexts:
+    record, statement, table = read_finished(folder.path)
+    if holds_rows(record.parts):
+        return SyntheticTexts(lines_of(table), None, statement)
+    labels = table["label"].to_pylist() if "label" in table.column_names else None
+    return SyntheticTexts(table["text"].to_pylist(), labels, statement)

@@ -1,0 +1,373 @@
+"""The minimum-cost flow inside the local-search objective, kept optimal while the selected set changes.
+
+For a selected set S let d_S(x) be the truncated distance from x to its nearest member. The paper's objective
+(Definition "Local-Search Objective") is the transportation problem
+
+    min_f  sum_{x in D+} sum_{y in D-} c(x, y) f(x, y)  +  sum_{x in D+} d_S(x) f(x, root)
+    s.t.   sum_y f(x, y) + f(x, root) = w_x   for x in D+,      sum_x f(x, y) = -w_y   for y in D-,   f >= 0,
+
+where the root stands for "nearest selected point". Only the cost of the arcs into the root depends on S, so a
+swap changes a few arc costs of one network, and a primal network simplex re-optimises from the spanning tree
+it has (`tree.py`). Costs are multiples of a power of two, so potentials are exact in float64.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from gape._support.compiled import compiled
+from gape.core.types import Costs, Floats, Indices
+from gape.selection.flow.near import least, near_arcs
+from gape.selection.flow.tree import Network, dequeue, enqueue, link, pivot, pop, push, shift_subtree
+
+# Costs are rounded to this share of the largest (1e-12): sums of thousands of them stay exact in float64.
+_COST_BITS = 40
+_WEIGHT_BITS = 51
+# With more strayed nodes on the other side it is faster to price a whole row of arcs.
+_MANY = 200
+_TREE = (
+    "root_costs", "parent", "first_child", "next_sibling", "previous_sibling", "depth", "arc_cost", "flow",
+    "potential", "proved", "objective",
+)  # fmt: skip
+
+
+def on_grid(costs: Floats, largest: float) -> Floats:
+    """Round costs to multiples of a power of two, 2^-40 of the largest: exact in every later sum."""
+    if largest <= 0:
+        return np.zeros_like(costs)
+    grid = grid_of(largest)
+    rounded: Floats = np.rint(costs / grid) * grid
+    return rounded
+
+
+def grid_of(largest: float) -> float:
+    """Return the power of two that costs are multiples of; zero where all of them are."""
+    return float(2.0 ** (np.ceil(np.log2(largest)) - _COST_BITS)) if largest > 0 else 0.0
+
+
+def weights_on_grid(weights: Floats) -> Floats:
+    """Round weights so that every sum of them is exact in float64; integers are left as they are."""
+    if np.array_equal(weights, np.rint(weights)):
+        return weights
+    grid = 2.0 ** (np.ceil(np.log2(np.abs(weights).sum())) - _WEIGHT_BITS)
+    rounded: Floats = np.rint(weights / grid) * grid
+    return rounded
+
+
+class Table(NamedTuple):
+    """Costs from p sources to q sinks that are too many to hold: parts of them, when asked for."""
+
+    rows: Callable[[slice], Costs]  # of some sources to all sinks
+    columns: Callable[[slice], Costs]  # of all sources to some sinks, one sink a row
+    largest: float  # no cost is above it
+
+
+def network(costs: Costs, supply: Floats, demand: Floats, root_costs: Floats) -> Network:
+    """Build the network at its star-shaped start: sources send to the root, the root feeds the sinks."""
+    by_sink = costs.T.copy()
+    table = Table(costs.__getitem__, by_sink.__getitem__, float(costs.max(initial=0.0)))
+    return anchored(_star(costs, by_sink, table.largest, supply, demand, root_costs), table)
+
+
+def network_of(table: Table, supply: Floats, demand: Floats, root_costs: Floats) -> Network:
+    """Build the network without holding the costs, for `optimise_by`."""
+    nothing = np.zeros((0, 0), dtype=np.float32)
+    return anchored(_star(nothing, nothing, table.largest, supply, demand, root_costs), table)
+
+
+def _star(
+    costs: Costs, costs_by_sink: Costs, largest: float, supply: Floats, demand: Floats, root_costs: Floats
+) -> Network:
+    p, q = len(supply), len(demand)
+    nodes = p + q + 1
+    largest = max(largest, float(root_costs.max(initial=0.0)))
+    # A unit through an artificial arc can always be sent directly instead, for at most `largest`.
+    artificial = 2.0 ** np.ceil(np.log2(largest) + 1) if largest > 0 else 1.0
+    arc_cost = np.concatenate([root_costs, np.full(q, artificial), [0.0]])
+    flow = np.concatenate([supply, demand, [0.0]])
+    net = Network(
+        costs=costs,
+        costs_by_sink=costs_by_sink,
+        near_starts=np.zeros(nodes, dtype=np.int64),
+        near_ends=np.zeros(0, dtype=np.int64),
+        near_costs=np.zeros(0),
+        anchor=np.zeros(p + q),
+        leeway=np.zeros(p + q),
+        root_costs=root_costs.copy(),
+        parent=np.full(nodes, p + q, dtype=np.int64),
+        first_child=np.full(nodes, -1, dtype=np.int64),
+        next_sibling=np.full(nodes, -1, dtype=np.int64),
+        previous_sibling=np.full(nodes, -1, dtype=np.int64),
+        depth=np.ones(nodes, dtype=np.int64),
+        arc_cost=arc_cost,
+        flow=flow,
+        potential=np.concatenate([root_costs, np.full(q, -artificial), [0.0]]),
+        proved=np.zeros(nodes),  # no arc is violated where all potentials are equal, as no cost is negative
+        objective=np.array([flow @ arc_cost]),
+        heap_keys=np.zeros(nodes),
+        heap_nodes=np.zeros(nodes, dtype=np.int64),
+        heap_size=np.zeros(1, dtype=np.int64),
+        heaped=np.zeros(nodes, dtype=np.bool_),
+        queue=np.zeros(nodes, dtype=np.int64),
+        queued=np.zeros(nodes, dtype=np.bool_),
+        ends=np.zeros(2, dtype=np.int64),
+        scratch=np.zeros(nodes, dtype=np.int64),
+        strayed=np.zeros(nodes, dtype=np.int64),
+        artificial=float(artificial),
+    )
+    net.parent[-1] = -1
+    net.depth[-1] = 0
+    for node in range(p + q):
+        link(net, node, p + q)
+    _enqueue_all(net)
+    return net
+
+
+def anchored(net: Network, table: Table | None = None) -> Network:
+    """Return the network with its near arcs chosen anew, at the potentials as they are, or equal ones at the start."""
+    p = len(net.root_costs)
+    if table is None:
+        table = Table(net.costs.__getitem__, net.costs_by_sink.__getitem__, 0.0)
+    at_the_start = not len(net.near_ends)
+    potential = net.proved if at_the_start else net.potential
+    near = near_arcs(table.rows, table.columns, potential[:p], potential[p:-1])
+    return net._replace(
+        near_starts=near.starts,
+        near_ends=near.ends,
+        near_costs=near.costs,
+        anchor=potential[:-1].copy(),
+        leeway=near.leeway,
+    )
+
+
+@compiled
+def copy_tree(origin: Network, target: Network) -> None:
+    """Overwrite the tree and the root costs of `target` by those of `origin`."""
+    target.root_costs[:] = origin.root_costs
+    target.parent[:] = origin.parent
+    target.first_child[:] = origin.first_child
+    target.next_sibling[:] = origin.next_sibling
+    target.previous_sibling[:] = origin.previous_sibling
+    target.depth[:] = origin.depth
+    target.arc_cost[:] = origin.arc_cost
+    target.flow[:] = origin.flow
+    target.potential[:] = origin.potential
+    target.proved[:] = origin.proved
+    target.objective[:] = origin.objective
+
+
+def twin(net: Network) -> Network:
+    """Return a network that shares the costs but has a tree of its own, to try a change and drop it."""
+    own = (*_TREE, "heap_keys", "heap_nodes", "heap_size", "heaped", "queue", "queued", "ends", "scratch", "strayed")
+    return net._replace(**{name: getattr(net, name).copy() for name in own})
+
+
+@compiled
+def optimise(net: Network) -> int:
+    """Pivot until no arc is violated; return the number of pivots."""
+    pivots = 0
+    while True:
+        found = _pivot_on_near_arcs(net)
+        found += _pivot_on_far_arcs(net)
+        pivots += found
+        if found == 0:
+            break
+    net.proved[:] = net.potential
+    return pivots
+
+
+def optimise_by(net: Network, table: Table) -> Network:
+    """Do as `optimise` does for a network that does not hold its costs.
+
+    As long as a node has used up its leeway, the near arcs are chosen anew, which finds any that is violated.
+    """
+    while True:
+        _pivot_on_near_arcs(net)
+        if strayed(net) == 0:
+            return net
+        net = anchored(net, table)
+        _enqueue_all(net)
+
+
+@compiled
+def _enqueue_all(net: Network) -> None:
+    for node in range(net.parent.shape[0] - 1):
+        enqueue(net, node)
+
+
+@compiled
+def _pivot_on_near_arcs(net: Network) -> int:
+    """Pivot until no near arc of a queued node is violated, nor any arc to the root; the most violated goes first.
+
+    A violation that was found earlier is looked at again when its turn comes, since pivots mend many at once.
+    """
+    p = net.root_costs.shape[0]
+    pivots = 0
+    while True:
+        while net.ends[1]:
+            node = dequeue(net)
+            violation, _, _ = _most_violated(net, node)
+            if violation > 0.0:
+                push(net, node, violation)
+        if net.heap_size[0] == 0:
+            return pivots
+        node = pop(net)
+        violation, other, cost = _most_violated(net, node)
+        if violation <= 0.0:
+            continue
+        if net.heap_size[0] and violation < net.heap_keys[0]:
+            push(net, node, violation)
+            continue
+        if node < p:
+            pivot(net, node, other, cost)
+        else:
+            pivot(net, other, node, cost)
+        enqueue(net, node)
+        pivots += 1
+
+
+@compiled
+def _most_violated(net: Network, node: int) -> tuple[float, int, float]:
+    """Return the largest violation of a near arc of `node`, or of its arc to the root, the other end and the cost."""
+    here = net.potential[node]
+    violation, other, cost = 0.0, -1, 0.0
+    if node < net.root_costs.shape[0]:
+        if net.root_costs[node] < here:
+            violation, other, cost = here - net.root_costs[node], net.parent.shape[0] - 1, net.root_costs[node]
+        for k in range(net.near_starts[node], net.near_starts[node + 1]):
+            value = here - net.potential[net.near_ends[k]] - net.near_costs[k]
+            if value > violation:
+                violation, other, cost = value, net.near_ends[k], net.near_costs[k]
+    else:
+        for k in range(net.near_starts[node], net.near_starts[node + 1]):
+            value = net.potential[net.near_ends[k]] - here - net.near_costs[k]
+            if value > violation:
+                violation, other, cost = value, net.near_ends[k], net.near_costs[k]
+    return violation, other, cost
+
+
+@compiled
+def _pivot_on_far_arcs(net: Network) -> int:
+    """Price all arcs that may be violated and are not near, and pivot on the worst of each node; 0: none is.
+
+    The arcs of a source that has not risen above its proved potential, with the sinks that have not fallen below
+    theirs, need no look. Of the others, those between two nodes with leeway need none either.
+    """
+    p, q = net.costs.shape
+    sources, sinks = _find_strayed(net)
+    pivots = 0
+    for node in range(p + q):
+        here = net.potential[node]
+        if here == net.proved[node] or (here > net.proved[node]) != (node < p):
+            continue
+        sign = 1.0 if node < p else -1.0
+        costs = net.costs[node] if node < p else net.costs_by_sink[node - p]
+        first, last = (sources, sources + sinks) if node < p else (0, sources)
+        other = -1
+        if _has_strayed(net, node) or last - first > _MANY:
+            potentials = net.potential[p : p + q] if node < p else net.potential[:p]
+            _, other = least(costs, potentials, sign, sign * here)
+        else:
+            bound = sign * here
+            for k in range(first, last):
+                end = net.strayed[k] - p if node < p else net.strayed[k]
+                value = costs[end] + sign * net.potential[net.strayed[k]]
+                if value < bound:
+                    bound, other = value, end
+        if other >= 0:
+            if node < p:
+                pivot(net, node, p + other, costs[other])
+            else:
+                pivot(net, other, node, costs[other])
+            enqueue(net, node)
+            pivots += 1
+    return pivots
+
+
+@compiled
+def strayed(net: Network) -> int:
+    """Count the nodes that have used up their leeway, whose arcs must all be priced."""
+    sources, sinks = _find_strayed(net)
+    return sources + sinks
+
+
+@compiled
+def _has_strayed(net: Network, node: int) -> bool:
+    """Say whether a node has used up its leeway: a source by rising, a sink by falling."""
+    moved = net.potential[node] - net.anchor[node]
+    return bool((moved if node < net.root_costs.shape[0] else -moved) > net.leeway[node])
+
+
+@compiled
+def _find_strayed(net: Network) -> tuple[int, int]:
+    """List the nodes that have used up their leeway, sources first; return how many there are of each."""
+    p = net.root_costs.shape[0]
+    sources, both = 0, 0
+    for node in range(net.anchor.shape[0]):
+        if _has_strayed(net, node):
+            net.strayed[both] = node
+            both += 1
+            sources += node < p
+    return sources, both - sources
+
+
+@compiled
+def set_root_costs(net: Network, root_costs: Floats) -> None:
+    """Change d_S: move the potentials that hang on it and queue what it may have made attractive."""
+    root = net.parent.shape[0] - 1
+    for x in range(root_costs.shape[0]):
+        change = root_costs[x] - net.root_costs[x]
+        if change != 0.0:
+            net.root_costs[x] = root_costs[x]
+            if net.parent[x] == root:
+                _raise_root_arc(net, x, change)
+            elif root_costs[x] < net.potential[x]:
+                enqueue(net, x)
+
+
+@compiled
+def reaches(net: Network, sources: Indices, root_costs: Floats, target: float) -> bool:
+    """Raise the root costs of `sources` to `root_costs`, (p,), and say whether the optimum reaches `target`.
+
+    The optimum is monotone in the root costs, so raising them one after the other gives lower bounds on the way,
+    and the answer is known as soon as one of them reaches the target.
+    """
+    p, q = net.costs.shape
+    for x in sources:
+        change = root_costs[x] - net.root_costs[x]
+        net.root_costs[x] = root_costs[x]
+        if net.parent[x] == p + q:
+            _raise_root_arc(net, x, change)
+            optimise(net)
+            if net.objective[0] >= target:
+                return True
+    return bool(net.objective[0] >= target)
+
+
+@compiled
+def _raise_root_arc(net: Network, source: int, change: float) -> None:
+    """Change the cost of a tree arc into the root."""
+    net.arc_cost[source] += change
+    net.objective[0] += net.flow[source] * change
+    shift_subtree(net, source, change)
+
+
+@compiled
+def total_cost(net: Network) -> float:
+    """Return the cost of the current flow, summed anew: `objective` has gathered a rounding error with every pivot."""
+    total = 0.0
+    for node in range(net.flow.shape[0]):
+        total += net.flow[node] * net.arc_cost[node]
+    return total
+
+
+@compiled
+def root_flow(net: Network) -> Floats:
+    """Return the weight that each source sends to its nearest selected point, (p,)."""
+    p = net.root_costs.shape[0]
+    flow = np.zeros(p)
+    for x in range(p):
+        if net.parent[x] == net.parent.shape[0] - 1:
+            flow[x] = net.flow[x]
+    return flow

@@ -1,0 +1,193 @@
+"""What a swap does to sum_x weight_x min(d_S(x), cap_x): the k-median part of the local-search objective.
+
+All kernels take the `Ranks` of the sources: which selected point is nearest, and how far it and the next one are.
+As in FasterPAM (Schubert & Rousseeuw 2021), all swaps of one candidate are evaluated in one pass over its distances.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gape._support.compiled import compiled
+from gape.core.types import Costs, Floats, Indices
+
+KEPT = 8  # of the nearest selected points of a source
+
+
+class Ranks(NamedTuple):
+    """The two selected points nearest to every source, (p,) each. Selected points are named by their slot."""
+
+    near: Indices
+    first: Floats  # distance to `near`
+    next: Indices
+    second: Floats  # distance to `next`
+
+
+class Reserve(NamedTuple):
+    """Who follows when a selected point goes: of every source the `known` nearest of them, the nearest first.
+
+    Slots and distances are (KEPT, p). To know only two would mean to look at all the selected anew, for each source
+    that had one of them, after every swap.
+    """
+
+    slots: Indices  # -1 where none is known
+    distances: Floats  # infinite there
+    known: Indices  # (p,)
+    reach: Floats  # (p,): the distance of the last that is known, beyond which there may be others
+
+
+@compiled
+def reserve(to_candidates: Costs, chosen: Indices) -> Reserve:
+    """Find the nearest of the chosen rows of `to_candidates`, (c, p), for every source."""
+    p = to_candidates.shape[1]
+    result = Reserve(np.full((KEPT, p), -1), np.full((KEPT, p), np.inf), np.zeros(p, dtype=np.int64), np.zeros(p))
+    for slot in range(chosen.shape[0]):
+        row = to_candidates[chosen[slot]]
+        for x in range(p):
+            if row[x] < result.distances[KEPT - 1, x]:
+                _enter(result, x, slot, row[x])
+    return result
+
+
+@compiled
+def _enter(kept: Reserve, x: int, slot: int, distance: float) -> None:
+    place = min(kept.known[x], KEPT - 1)
+    last = place
+    while place > 0 and distance < kept.distances[place - 1, x]:
+        kept.slots[place, x], kept.distances[place, x] = kept.slots[place - 1, x], kept.distances[place - 1, x]
+        place -= 1
+    kept.slots[place, x], kept.distances[place, x] = slot, distance
+    kept.known[x], kept.reach[x] = last + 1, kept.distances[last, x]
+
+
+@compiled
+def _leave(kept: Reserve, x: int, slot: int) -> None:
+    last = kept.known[x] - 1
+    place = 0
+    while kept.slots[place, x] != slot:
+        place += 1
+    for later in range(place, last):
+        kept.slots[later, x], kept.distances[later, x] = kept.slots[later + 1, x], kept.distances[later + 1, x]
+    kept.slots[last, x], kept.distances[last, x] = -1, np.inf
+    kept.known[x], kept.reach[x] = last, kept.distances[last - 1, x] if last > 0 else 0.0
+
+
+@compiled
+def ranks(kept: Reserve, absent: float) -> Ranks:
+    """Rank the two nearest; `absent` stands for the distance to a missing second."""
+    near, following = kept.slots[0], kept.slots[1]
+    first, second = kept.distances[0], np.minimum(kept.distances[1], absent)
+    return Ranks(near.copy(), first.copy(), following.copy(), second)
+
+
+@compiled
+def _rank(r: Ranks, kept: Reserve, x: int, absent: float) -> None:
+    r.near[x], r.first[x] = kept.slots[0, x], kept.distances[0, x]
+    r.next[x], r.second[x] = kept.slots[1, x], min(kept.distances[1, x], absent)
+
+
+@compiled
+def copy_of(r: Ranks) -> Ranks:
+    """Return ranks of their own."""
+    return Ranks(r.near.copy(), r.first.copy(), r.next.copy(), r.second.copy())
+
+
+@compiled
+def _insert(r: Ranks, x: int, slot: int, distance: float) -> None:
+    if distance < r.first[x]:
+        r.next[x], r.second[x] = r.near[x], r.first[x]
+        r.near[x], r.first[x] = slot, distance
+    elif distance < r.second[x]:
+        r.next[x], r.second[x] = slot, distance
+
+
+@compiled
+def swap(r: Ranks, kept: Reserve, to_candidates: Costs, chosen: Indices, slot: int, absent: float) -> None:
+    """Bring the ranks up to date after `chosen[slot]` has changed."""
+    for x in replace_slot(r, kept, to_candidates[chosen[slot]], slot, chosen.shape[0], absent):
+        kept.known[x] = 0
+        kept.distances[:, x] = np.inf
+        for other in range(chosen.shape[0]):
+            if to_candidates[chosen[other], x] < kept.distances[KEPT - 1, x]:
+                _enter(kept, x, other, to_candidates[chosen[other], x])
+        _rank(r, kept, x, absent)
+
+
+@compiled
+def replace_slot(r: Ranks, kept: Reserve, row: Costs, slot: int, size: int, absent: float) -> Indices:
+    """Put a new point, at distances `row`, into one of `size` slots; return the sources whose ranks are now unknown."""
+    had = kept.slots[0] == slot
+    for place in range(1, KEPT):
+        had |= kept.slots[place] == slot
+    unknown = np.zeros(row.shape[0], dtype=np.bool_)
+    for x in range(row.shape[0]):
+        if had[x]:
+            _leave(kept, x, slot)
+        if row[x] < kept.reach[x]:
+            _enter(kept, x, slot, row[x])
+        elif not had[x]:
+            continue
+        unknown[x] = kept.known[x] < min(2, size)
+        _rank(r, kept, x, absent)
+    return np.flatnonzero(unknown)
+
+
+@compiled
+def assign(r: Ranks, kept: Reserve, sources: Indices, found: Reserve, absent: float) -> None:
+    """Overwrite what is known of `sources` by what was found, in their order."""
+    for i, x in enumerate(sources):
+        kept.slots[:, x], kept.distances[:, x] = found.slots[:, i], found.distances[:, i]
+        kept.known[x], kept.reach[x] = found.known[i], found.reach[i]
+        _rank(r, kept, x, absent)
+
+
+def joined(parts: list[Reserve]) -> Reserve:
+    """Join what is known of several blocks of sources."""
+    return Reserve(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
+
+
+@compiled
+def with_candidate(r: Ranks, row: Costs) -> Ranks:
+    """Return the ranks with a candidate added; slot -1 stands for it."""
+    result = copy_of(r)
+    for x in range(row.shape[0]):
+        if row[x] < result.second[x]:
+            _insert(result, x, -1, row[x])
+    return result
+
+
+@compiled
+def removal_changes(r: Ranks, weights: Floats, caps: Floats, size: int) -> Floats:
+    """Return the change of sum_x weight_x min(d(x), cap_x) when each of `size` slots is removed."""
+    changes = np.zeros(size)
+    for x in range(weights.shape[0]):
+        if r.near[x] >= 0:
+            changes[r.near[x]] += weights[x] * (min(r.second[x], caps[x]) - min(r.first[x], caps[x]))
+    return changes
+
+
+@compiled
+def swap_changes(r: Ranks, row: Costs, weights: Floats, caps: Floats, removals: Floats) -> Floats:
+    """Return the change of sum_x weight_x min(d(x), cap_x) when a candidate replaces each slot."""
+    changes = removals.copy()
+    gain = 0.0
+    for x in range(row.shape[0]):
+        if row[x] < r.second[x]:
+            cap = caps[x]
+            if row[x] < r.first[x]:
+                nearest = min(r.first[x], cap)
+                gain += weights[x] * (min(row[x], cap) - nearest)
+                changes[r.near[x]] -= weights[x] * (min(r.second[x], cap) - nearest)
+            else:
+                changes[r.near[x]] += weights[x] * (min(row[x], cap) - min(r.second[x], cap))
+    return changes + gain
+
+
+@compiled
+def without(r: Ranks, slot: int) -> Floats:
+    """Return the distances to the nearest selected point with one slot removed, (p,)."""
+    distances = r.first.copy()
+    for x in range(distances.shape[0]):
+        if r.near[x] == slot:
+            distances[x] = r.second[x]
+    return distances

@@ -1,0 +1,110 @@
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+
+from faulty_server import FORBIDDEN, FaultyServer, vector_of
+from gape.core.errors import InputError, PrivacyError, ServiceError, SpendingError
+from gape.core.types import Samples
+from gape.embedders.cached import Cached
+from gape.embedders.identity import IdentityEmbedder
+from gape.embedders.openai import OpenAIEmbedder
+from gape.embedders.privacy import require_private_embedding
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., FaultyServer]]:
+    with ExitStack() as servers:
+        yield lambda *faults, **settings: servers.enter_context(FaultyServer(faults, **settings))
+
+
+def reach(server: FaultyServer, **settings: Any) -> OpenAIEmbedder:
+    return OpenAIEmbedder(
+        model="tiny", base_url=server.url, **{"backoff": 0.01, "timeout": 20.0, "batch": 3, **settings}
+    )
+
+
+def texts(*words: str) -> Samples:
+    return np.array(words, dtype=object)
+
+
+SOME = texts(*(f"text number {i}" for i in range(20)))
+
+
+def expected(samples: Samples) -> np.ndarray:
+    rows = np.array([vector_of(text) for text in samples])
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("faults", [(), ("busy", "error", "cut", "garbled")])
+def test_every_text_gets_its_unit_vector_in_order(serve: Callable[..., FaultyServer], faults: tuple[str, ...]) -> None:
+    server = serve(*faults, rate=0.2, seed=3)
+    points = reach(server).embed(SOME)
+    assert points.dtype == np.float32
+    np.testing.assert_allclose(points, expected(SOME), atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1.0, atol=1e-6)
+    assert len(server.bodies) == 7 + server.failed.total()
+    assert bool(server.failed) == bool(faults)
+
+
+def test_the_empty_text_has_an_embedding_too(serve: Callable[..., FaultyServer]) -> None:
+    np.testing.assert_allclose(reach(serve()).embed(texts("a", "")), expected(texts("a", " ")), atol=1e-6)
+
+
+def test_fixed_width_text_arrays_are_texts(serve: Callable[..., FaultyServer]) -> None:
+    assert reach(serve()).embed(np.array(["a", "bc"])).shape == (2, 4)
+
+
+def test_a_text_without_an_embedding_is_an_error_that_does_not_repeat_it(serve: Callable[..., FaultyServer]) -> None:
+    with pytest.raises(ServiceError, match="1 of 2 requests") as refused:
+        reach(serve()).embed(texts("a", "b", "c", f"here is {FORBIDDEN}"))
+    assert FORBIDDEN not in str(refused.value)
+
+
+@pytest.mark.parametrize("samples", [np.zeros((2, 3)), np.zeros(2), texts()])
+def test_only_texts_are_embedded(samples: Samples) -> None:
+    with pytest.raises(InputError, match="texts are needed"):
+        OpenAIEmbedder(model="tiny").embed(samples)
+
+
+def test_caps_hold_here_too(serve: Callable[..., FaultyServer]) -> None:
+    server = serve()
+    embedder = reach(server, max_tokens_total=150)
+    with pytest.raises(SpendingError):
+        embedder.embed(np.tile(SOME, 5))
+    assert server.tokens == embedder.usage.prompt_tokens <= 150
+
+
+def test_batches_need_a_size() -> None:
+    with pytest.raises(InputError, match="batch must be at least 1"):
+        OpenAIEmbedder(model="tiny", batch=0)
+
+
+def test_a_private_text_is_alone_in_its_request(serve: Callable[..., FaultyServer]) -> None:
+    server = serve()
+    embedder = OpenAIEmbedder(model="tiny", base_url=server.url)
+    embedder.embed(SOME)
+    assert [len(body["input"]) for body in server.bodies] == [1] * len(SOME)
+    server.bodies.clear()
+    Cached(embedder).embed(SOME)  # of candidates, which are public
+    assert [len(body["input"]) for body in server.bodies] == [len(SOME)]
+
+
+def test_a_service_is_known_by_its_model_and_address_alone() -> None:
+    first, other = (OpenAIEmbedder(model="tiny", concurrency=n, private_text_may_leave=n > 1) for n in (1, 9))
+    assert repr(first) == repr(other) == repr(first.for_public_texts())
+
+
+def test_private_text_leaves_the_machine_only_by_consent() -> None:
+    with pytest.raises(PrivacyError, match="private_text_may_leave=True"):
+        require_private_embedding(OpenAIEmbedder(model="tiny"))
+    require_private_embedding(OpenAIEmbedder(model="tiny", private_text_may_leave=True))
+    require_private_embedding(IdentityEmbedder())

@@ -1,0 +1,141 @@
+"""Comparisons from the settings of a text run."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import faulty_server
+from evaluation.compare.grids import cells
+from faulty_server import FaultyServer
+from gape.core.errors import InputError, PrivacyError, RunError
+from gape.core.protocols import Embedder
+from gape.embedders.cached import Cached
+from gape.embedders.minilm import MiniLM
+from gape.evaluation.compare import (
+    Study,
+)
+from gape.evaluation.compare.cell import Known, Split
+from gape.evaluation.compare.texts import Scoring, compare_texts
+from gape.evolution.plan import Plan
+from gape.language.request import Request
+from gape.runs.settings import Settings
+from generators.writing import write
+from made_up import leaks, private_rows, write_corpus, write_csv
+
+
+class TestTexts:
+    @pytest.fixture
+    def settings(self, tmp_path: Path) -> Settings:
+        data, corpus = write_csv(tmp_path / "reviews.csv", private_rows()), write_corpus(tmp_path / "public.txt")
+        values = {"data": str(data), "text": "review", "generator": f"corpus:{corpus}", "samples": 5, "rounds": 1}
+        return Settings.of(values)
+
+    def test_presets_differ_in_what_makes_the_method_alone(self, settings: Settings, tmp_path: Path) -> None:
+        found = compare_texts(settings, tmp_path / "out", epsilons=(4.0,), seeds=1, jobs=1)
+        kept = cells(tmp_path / "out")
+        assert found.methods == ("gape", "augpe", "subsamplepe")
+        own = {name: kept[f"{name}--eps-4--seed-0"]["settings"] for name in found.methods}
+        for name in ("augpe", "subsamplepe"):
+            assert {key for key in own["gape"] if own["gape"][key] != own[name][key]} <= {"keep"}
+        assert (own["augpe"]["keep"], own["subsamplepe"]["keep"]) == (True, False)
+        assert own["gape"]["delta"] == pytest.approx(1 / (72 * math.log(72)))  # of 90 records 72 vote
+        assert kept["augpe--eps-4--seed-0"]["selector"] == "Ranking()"
+        assert kept["augpe--eps-4--seed-0"]["made_by"] == {"embedder": repr(MiniLM())}
+        assert leaks(tmp_path, tmp_path / "reviews.csv") == []
+        assert not list(tmp_path.glob("*ledger*"))  # no budget is spent
+        start, end = kept["augpe--eps-4--seed-0"]["turns"]
+        assert (start["lineages"], 1 <= end["lineages"] <= 5) == (start["samples"], True)
+        real = kept["real--seed-0"]["turns"][0]
+        assert real["lineages"] is None
+        assert 0 <= real["repetition"]["repeating"] <= 1
+        table = (tmp_path / "out" / "table.md").read_text()
+        assert "## Texts that share eight words in a row with another one" in table
+        assert "## Lineages of the start that are left" in table
+
+    def test_what_holds_private_texts_shows_none(self) -> None:
+        texts = [row["review"] for row in private_rows(60)]
+        study = Study(Plan(epsilon=1.0, delta=1e-3, rounds=1, samples=3, scales=(0.5,)), 0.2, 10, 1, 0.05)
+        split = Split.of(np.zeros((60, 2), dtype=np.float32), Known(texts, texts), study, 0)
+        assert split.known.texts is not None
+        assert split.tested.texts is not None
+        assert not any(text in repr(split) for text in texts)
+
+    def test_what_cells_side_by_side_wait_for_stays_embedded(
+        self, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sizes = []
+
+        class Noted(Cached):
+            def __init__(self, embedder: Embedder, size: int) -> None:
+                super().__init__(embedder, size)
+                sizes.append(size)
+
+        monkeypatch.setattr("gape.evaluation.compare.texts.Cached", Noted)
+        monkeypatch.setattr("gape.evaluation.compare.texts.CACHED", 50)
+        for jobs, most in ((1, 10**6), (2, 10**6), (2, 60)):
+            monkeypatch.setattr("gape.evaluation.compare.texts._MOST_CACHED", most)
+            few: dict[str, Any] = {"methods": ["ranking"], "epsilons": (4.0,), "seeds": 1, "jobs": jobs}
+            compare_texts(settings, tmp_path / f"{jobs} {most}", **few)
+        assert sizes == [50, 80, 60]  # a round has 5 samples with 7 variations each
+
+    def test_labels_and_users_take_part(self, settings: Settings, tmp_path: Path) -> None:
+        chosen = settings.with_values(label="stars", labels=("low", "mid", "high"), user="who", samples=6)
+        compare_texts(chosen, tmp_path / "out", methods=["ranking"], epsilons=(math.inf,), seeds=1, jobs=1)
+        cell = cells(tmp_path / "out")["ranking--eps-inf--seed-0"]
+        assert cell["units"] == 32  # of 40 users
+        assert "PerLabel" in cell["selector"]
+
+    def test_labels_are_told_by_a_classifier(self, settings: Settings, tmp_path: Path) -> None:
+        chosen = settings.with_values(label="stars", labels=("low", "mid", "high"), samples=6)
+        compare_texts(chosen, tmp_path / "out", methods=["gape"], epsilons=[4.0], seeds=1, scoring=Scoring(k=1))
+        assert "## Labels of records that did not vote" in (tmp_path / "out" / "table.md").read_text()
+        for cell in cells(tmp_path / "out").values():
+            assert 0 <= cell["turns"][-1]["label_accuracy"] <= 1
+
+    def test_what_a_cell_decides_cannot_be_set(self, settings: Settings, tmp_path: Path) -> None:
+        for name, value in {"epsilon": 1.0, "selector": "ranking", "ledger": "x", "budget_epsilon": 2.0}.items():
+            with pytest.raises(InputError, match="a comparison"):
+                compare_texts(settings.with_values(**{name: value}), tmp_path / "out")
+        with pytest.raises(InputError, match="methods must be among gape, augpe"):
+            compare_texts(settings, tmp_path / "out", methods=["best"])
+        assert not (tmp_path / "out").exists()
+
+    def test_private_texts_are_not_sent_away(self, settings: Settings, tmp_path: Path) -> None:
+        chosen = settings.with_values(embedder="openai:tiny", embedder_base_url="http://127.0.0.1:9/v1")
+        with pytest.raises(PrivacyError, match="would send the private text to another machine"):
+            compare_texts(chosen, tmp_path / "out", epsilons=(1.0,), seeds=1, jobs=1)
+
+    def test_a_service_is_asked_once_for_every_answer(
+        self, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(faulty_server, "answer_to", lambda prompt, seed: write(Request(prompt, seed=seed)))
+        few: dict[str, Any] = {"methods": ["ranking"], "epsilons": (4.0, math.inf), "seeds": 1, "jobs": 1}
+        with FaultyServer() as server:
+            service = {"generator": "openai:tiny", "base_url": server.url, "prompts": "forum"}
+            chosen = settings.with_values(**service, copies=2, exact_votes_may_leave=True)
+            told: list[tuple[str, str]] = []
+            compare_texts(chosen, tmp_path / "out", progress=lambda now: told.append((now.doing, now.detail)), **few)
+            assert len(server.bodies) == 5 + 5 * 2  # the start and the first variations, of both cells together
+            assert ("writing", "15 answers so far") in told
+            assert ("embedding the private records", "90 of 90") in told
+            assert told[-1][1] == ""
+            cell = tmp_path / "out" / "cells" / "ranking--eps-4--seed-0.json"
+            before = cells(tmp_path / "out")
+            cell.unlink()
+            compare_texts(chosen, tmp_path / "out", **few)
+            assert len(server.bodies) == 15
+        assert cells(tmp_path / "out") == before
+        assert leaks(tmp_path, tmp_path / "reviews.csv") == []
+
+    def test_another_corpus_or_scoring_is_another_study(self, settings: Settings, tmp_path: Path) -> None:
+        few: dict[str, Any] = {"methods": ["ranking"], "epsilons": (4.0,), "seeds": 1, "jobs": 1}
+        compare_texts(settings, tmp_path / "out", **few)
+        with pytest.raises(RunError, match="was started with blur"):
+            compare_texts(settings, tmp_path / "out", scoring=Scoring(blur=0.1), **few)
+        with (tmp_path / "public.txt").open("a") as file:
+            file.write("One more.\n")
+        with pytest.raises(RunError, match="was started with generator 'corpus of 160 texts"):
+            compare_texts(settings, tmp_path / "out", **few)

@@ -1,0 +1,163 @@
+"""Slots against the model itself, and against batches."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gape.core.errors import InputError
+from gape.language.gpu.sampling import Sampling, likeliest
+from gape.language.gpu.slots import Slots, is_plain
+from gape.language.request import Request
+from gape.language.row import Ends, Row, ends_sentence
+from gape.language.transformers import TransformersModel
+from small_model import FOLDER, MIXED, answers, model, tokens
+
+ENDLESS = Ends(frozenset(), frozenset())
+
+
+@cache
+def slotted(batch: int) -> TransformersModel:
+    """The small model as a GPU would have it: heads share keys, and answers are written in slots."""
+    made = TransformersModel(FOLDER, device="cpu", batch=batch)
+    made._in_slots = True
+    return made
+
+
+@pytest.mark.parametrize("batch", [1, 3, 64])
+def test_answers_are_those_of_batches(batch: int) -> None:
+    assert answers(*MIXED, by=slotted(batch)) == answers(*MIXED)
+    assert answers(*MIXED[::-1], by=slotted(batch)) == answers(*MIXED[::-1])  # in slots that were used before
+
+
+def test_the_small_model_has_heads_that_share_keys() -> None:
+    config = slotted(3)._model.config
+    assert config.num_key_value_heads < config.num_attention_heads
+
+
+def test_at_temperature_zero_every_token_is_the_likeliest_of_the_model_alone() -> None:
+    import torch  # noqa: PLC0415  (heavy)
+
+    own = slotted(3)
+    prompts = [tokens(text) for text in ("Once upon a time there was a dog.", "The sun", "Lily", "A big red ball")]
+    rows = [Row(i, Request("", temperature=0.0), prompt, 4 + 3 * i) for i, prompt in enumerate(prompts)]
+    slots = Slots(torch, own._transformers, own._model, Sampling(50, 1.0, 0.0), ENDLESS, count=3, room=64)
+    assert {row.place for row in slots.write(rows)} == {0, 1, 2, 3}
+    for row in rows:
+        assert len(row.tokens) == row.limit
+        with torch.inference_mode():
+            logits = model()._model(input_ids=torch.tensor([row.prompt + row.tokens])).logits[0]
+        assert logits[len(row.prompt) - 1 : -1].argmax(1).tolist() == row.tokens
+
+
+def test_a_prompt_of_one_token_needs_no_reading() -> None:
+    import torch  # noqa: PLC0415  (heavy)
+
+    own = slotted(3)
+    slots = Slots(torch, own._transformers, own._model, Sampling(50, 1.0, 0.0), ENDLESS, count=2, room=16)
+    (row,) = slots.write([Row(0, Request("", temperature=0.0), [1], 5)])
+    with torch.inference_mode():
+        logits = model()._model(input_ids=torch.tensor([[1, *row.tokens]])).logits[0]
+    assert logits[:-1].argmax(1).tolist() == row.tokens
+
+
+@pytest.mark.parametrize("made", [slotted, model])
+def test_an_answer_ends_with_the_first_sentence_after_enough_tokens(made: Callable[[int], TransformersModel]) -> None:
+    own = made(3)
+    whole = [replace(request, max_tokens=60) for request in MIXED]
+    for request, short, long in zip(
+        whole,
+        answers(*(replace(request, enough=20) for request in whole), by=own),
+        answers(*whole, by=own),
+        strict=True,
+    ):
+        written = own._tokenizer.encode(long.text, add_special_tokens=False)
+        assert long.text.startswith(short.text), request
+        assert short.completion_tokens <= long.completion_tokens
+        if short.completion_tokens < long.completion_tokens:
+            assert short.completion_tokens >= 20
+            assert short.text.endswith((".", "!", "?", '"'))
+            assert not short.finished
+        else:
+            assert not any(ends_sentence(token) for token in own._tokenizer.convert_ids_to_tokens(written[20:-1]))
+
+
+def test_which_tokens_end_a_sentence() -> None:
+    assert all(map(ends_sentence, (".", '."', "!)", "?\u201d")))
+    assert not any(map(ends_sentence, ("\u2581end", ",", ")", "")))
+
+
+def test_slots_are_kept_between_calls_and_made_anew_for_longer_ones() -> None:
+    own = TransformersModel(FOLDER, device="cpu", batch=2)
+    own._in_slots = True
+    answers(*MIXED, by=own)
+    (first,) = own._slots.values()
+    answers(*MIXED, by=own)
+    assert own._slots == {2: first}
+    answers(Request("Tim", max_tokens=first.room), by=own)
+    assert own._slots[2].room > first.room
+
+
+def test_too_many_slots_for_the_memory_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = TransformersModel(FOLDER, device="cpu", batch=8)
+    own._in_slots = True
+    whole, steps = Slots._advance, 0
+
+    def short_of_memory(slots: Slots) -> None:
+        nonlocal steps
+        steps += 1
+        if slots.count > 4 and steps > 20:  # some answers are done by then
+            raise own._torch.OutOfMemoryError("there is no more")
+        whole(slots)
+
+    monkeypatch.setattr(Slots, "_advance", short_of_memory)
+    assert answers(*MIXED, by=own) == answers(*MIXED)
+    assert max(own._slots) <= 4
+
+
+def test_values_that_are_no_numbers_are_refused() -> None:
+    own = TransformersModel(FOLDER, device="cpu", batch=2)
+    own._in_slots = True
+    own._model.model.norm.weight.data.fill_(np.nan)
+    with pytest.raises(InputError, match="computes values that are not finite"):
+        answers(*MIXED[:2], by=own)
+
+
+def test_the_likeliest_of_blocks_are_the_likeliest_of_all() -> None:
+    import torch  # noqa: PLC0415  (heavy)
+
+    class OnGpu:
+        """Logits that say they lie on a GPU, where blocks are used."""
+
+        is_cuda = True
+
+        def __init__(self, logits: Any) -> None:
+            self._logits, self.shape = logits, logits.shape
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._logits, name)
+
+        def topk(self, kept: int) -> Any:
+            raise AssertionError(f"all {self.shape[1]} were searched for {kept}")
+
+    logits = torch.randn(7, 192 * 5, generator=torch.Generator().manual_seed(0))
+    logits[0, :60] += 10  # many in a few blocks
+    values, places = likeliest(OnGpu(logits), 50)
+    expected = logits.topk(50)
+    assert torch.equal(values, expected.values)
+    assert torch.equal(places, expected.indices)
+
+
+def test_only_a_plain_model_has_slots() -> None:
+    own = model()
+    accepted = {"position_ids"}
+    assert is_plain(own._transformers, own._model, accepted)
+    assert not is_plain(own._transformers, own._model, set())
+    config = own._transformers.MistralConfig(
+        hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+        vocab_size=16, sliding_window=4,
+    )  # fmt: skip
+    assert not is_plain(own._transformers, own._transformers.MistralForCausalLM(config), accepted)

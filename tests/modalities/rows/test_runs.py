@@ -1,0 +1,313 @@
+"""Tables from one end to the other: rows vote, columns are published, and everything that takes texts takes them."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import gape
+from gape.cli import app
+from gape.core.errors import InputError, PrivacyError
+from gape.evaluation.compare.results import held_out
+from gape.modalities import Schema, load_rows
+from gape.runs.export import export
+from gape.runs.settings import Settings
+from gape.runs.synthesize import run_text
+
+SCHEMA = """
+[age]
+least = 0
+most = 100
+
+[kind]
+choices = ["cat", "dog", "owl"]
+
+[sound]
+choices = ["meow", "woof", "hoot"]
+
+[weight]
+least = 0.0
+most = 50.0
+decimals = 1
+missing = true
+"""
+ANIMALS = (("cat", "meow", 4.0), ("dog", "woof", 20.0))  # no owl, and a sound goes with its animal
+
+
+def animals(count: int, seed: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(count):
+        kind, sound, weight = ANIMALS[rng.random() < 0.3]
+        heavy = round(float(weight * rng.uniform(0.8, 1.2)), 1)
+        rows.append({"age": int(rng.integers(1, 15)), "kind": kind, "sound": sound, "weight": heavy, "keeper": "k"})
+    return rows
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("animals")
+    (place / "schema.toml").write_text(SCHEMA)
+    for name, seed in (("private", 0), ("held-out", 1), ("public", 2)):
+        with (place / f"{name}.csv").open("w", newline="") as file:
+            rows = animals(1500 if name == "private" else 200, seed)
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+    return place
+
+
+def settings_of(folder: Path, **values: Any) -> Settings:
+    usual = {"data": str(folder / "private.csv"), "schema": str(folder / "schema.toml"), "epsilon": 8.0}
+    return Settings.of({**usual, "samples": 60, "rounds": 6, "ledger": ":memory:", **values})
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Path:
+    place = folder / "run"
+    run_text(settings_of(folder, ledger=str(folder / "ledger.sqlite")), place)
+    return place
+
+
+def test_the_columns_of_the_schema_are_published_and_follow_the_data(run: Path) -> None:
+    table = pq.read_table(run / "release" / "synthetic.parquet")
+    assert table.column_names == ["age", "kind", "sound", "weight"]
+    rows = table.to_pylist()
+    assert len(rows) == 60
+    together = np.mean([(row["kind"], row["sound"]) in {("cat", "meow"), ("dog", "woof")} for row in rows])
+    assert together > 0.8  # 2/9 at the start
+    assert 0.4 < np.mean([row["kind"] == "cat" for row in rows]) < 0.95
+    assert np.mean([row["age"] <= 20 for row in rows]) > 0.6  # 0.21 at the start
+    assert all(row["weight"] is None or 0 <= row["weight"] <= 50 for row in rows)
+    assert {type(row["age"]) for row in rows} == {int}
+
+
+def test_the_statement_is_the_usual_one_and_nothing_private_is_on_disk(run: Path, folder: Path) -> None:
+    statement = json.loads((run / "release" / "privacy.json").read_text())
+    assert statement["private"] is True
+    assert statement["epsilon"] == pytest.approx(8, rel=1e-3)
+    files = [file for file in run.rglob("*") if file.is_file()]
+    assert not any(b"keeper" in file.read_bytes() for file in files)  # a column that the schema does not have
+    assert (run / "internal" / "schema.toml").read_text() == SCHEMA
+
+
+def test_synthesize_gives_rows(folder: Path) -> None:
+    made = gape.synthesize(
+        animals(300, 3), schema=str(folder / "schema.toml"), epsilon=8, samples=20, rounds=2, user=None
+    )
+    assert len(made.rows()) == len(made) == 20
+    assert list(made.rows()[0]) == ["age", "kind", "sound", "weight"]
+    assert made.labels is None
+
+
+def test_a_stopped_run_goes_on(folder: Path, tmp_path: Path) -> None:
+    def stop(progress: Any) -> None:
+        if progress.round == 2:
+            raise KeyboardInterrupt
+
+    place, ledger = tmp_path / "run", str(tmp_path / "ledger.sqlite")
+    with pytest.raises(KeyboardInterrupt):
+        run_text(settings_of(folder, rounds=3, ledger=ledger), place, progress=stop)
+    made = gape.resume(place)
+    assert len(made) == 60
+    assert len(made.privacy.sigma) == 3
+    assert pq.read_table(place / "release" / "synthetic.parquet").to_pylist() == made.rows()
+
+
+def test_a_run_keeps_the_schema_that_it_began_with(folder: Path, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.toml"
+    schema.write_text(SCHEMA)
+
+    def stop(progress: Any) -> None:
+        if progress.round == 1:
+            raise KeyboardInterrupt
+
+    settings = settings_of(folder, schema=str(schema), ledger=str(tmp_path / "ledger.sqlite"))
+    with pytest.raises(KeyboardInterrupt):
+        run_text(settings, tmp_path / "run", progress=stop)
+    schema.write_text(SCHEMA.replace("100", "200"))
+    with pytest.raises(gape.RunError, match="was started with another schema than"):
+        run_text(settings, tmp_path / "run")
+    schema.unlink()
+    made = gape.resume(tmp_path / "run")
+    assert max(row["age"] for row in made.rows()) <= 100
+    gape.evaluate(tmp_path / "run", folder / "private.csv")
+    assert len(gape.expand(tmp_path / "run", 70)) == 70
+
+
+def test_a_table_has_one_budget_whatever_schema_reads_it(folder: Path, tmp_path: Path) -> None:
+    few = tmp_path / "few.toml"
+    few.write_text("[age]\nleast = 0\nmost = 50\n")
+    common = {"ledger": str(tmp_path / "ledger.sqlite"), "rounds": 1, "samples": 10, "budget_epsilon": 13.0}
+    run_text(settings_of(folder, **common), tmp_path / "one")
+    again = run_text(settings_of(folder, **common, schema=str(few)), tmp_path / "two")
+    assert again.privacy.dataset_epsilon > 8.5
+    with pytest.raises(gape.BudgetError):
+        run_text(settings_of(folder, **common, schema=str(few)), tmp_path / "three")
+
+
+def test_a_table_without_a_header_is_refused_and_not_shown(folder: Path, tmp_path: Path) -> None:
+    data = tmp_path / "rows.csv"
+    data.write_text("39,cat,meow,4.5\n40,dog,woof,20\n")
+    result = CliRunner().invoke(
+        app, ["run", str(data), "--schema", str(folder / "schema.toml"), "--epsilon", "1", "--out", str(tmp_path / "r")]
+    )
+    assert result.exit_code != 0
+    assert "has no column 'age' among its 4" in " ".join(result.output.split())
+    assert "meow" not in result.output
+
+
+def test_a_corpus_that_does_not_fit_is_refused_before_anything_is_made(folder: Path, tmp_path: Path) -> None:
+    public = tmp_path / "public.csv"
+    public.write_text("age,kind\n3,cat\n")
+    with pytest.raises(InputError, match=r"of the corpus, .* has no column 'sound'"):
+        run_text(settings_of(folder, generator=f"corpus:{public}"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_names_of_columns_are_shown_as_they_are(tmp_path: Path) -> None:
+    name = '[/x] "text", é.'
+    schema, data = tmp_path / "schema.toml", tmp_path / "data.csv"
+    schema.write_text(f"[{json.dumps(name, ensure_ascii=False)}]\nchoices = [1, 2]\n[text]\nchoices = ['a', 'b']\n")
+    with data.open("w", newline="") as file:
+        csv.writer(file).writerows([[name, "text"], *[[1, "a"]] * 50])
+    out = tmp_path / "run"
+    flags = [str(data), "--schema", str(schema), "--epsilon", "8", "--samples", "5", "--rounds", "1", "--out", str(out)]
+    command = CliRunner()
+    for words in (["run", *flags], ["evaluate", str(out), "--private", str(data)], ["report", str(out), "--internal"]):
+        result = command.invoke(app, words)
+        assert result.exit_code == 0, result.output
+    assert pq.read_table(out / "release" / "synthetic.parquet").column_names == [name, "text"]
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "parquet", "hf"])
+def test_it_is_exported_in_columns(run: Path, tmp_path: Path, format: Any) -> None:  # noqa: A002
+    files = export(run, tmp_path / f"animals.{format}", format=format)
+    card = next(file for file in files if file.suffix == ".md").read_text()
+    assert "columns: age, kind, sound, weight" in card
+    if format == "csv":
+        head, *rows = (tmp_path / "animals.csv").read_text().splitlines()
+        assert head == '"age","kind","sound","weight"'
+        assert len(rows) == 60
+
+
+def test_more_rows_are_variations_of_those_that_are_there(run: Path, folder: Path, tmp_path: Path) -> None:
+    more = gape.expand(run, 100)
+    assert len(Schema.read(folder / "schema.toml").codes(more)) == 100
+    export(run, tmp_path / "more.parquet", format="parquet", rows=more)
+    assert pq.read_table(tmp_path / "more.parquet").num_rows == 100
+    private, schema = folder / "private.csv", str(folder / "schema.toml")
+    scored = gape.evaluate(tmp_path / "more.parquet", private, schema=schema, label="kind")
+    assert list(scored.groups) == ["Nearness", "Columns", "Memorisation", "Usefulness"]
+    with pytest.raises(InputError, match="has its own schema or none"):
+        gape.evaluate(run, private, schema=schema)
+
+
+def test_it_is_scored_by_columns_and_pairs(run: Path, folder: Path) -> None:
+    found = gape.evaluate(run, folder / "private.csv", held_out=folder / "held-out.csv", real_baseline=True)
+    assert list(found.groups) == ["Nearness", "Columns", "Memorisation"]
+    real = {each.name: each.real for each in found.groups["Columns"]}
+    for name in ("column distance", "worst column", "column pair distance"):
+        assert 0 <= found.value(name) <= 1
+        assert real[name] is not None
+    assert found.value("column distance") < 0.5
+    assert found.rounds[-1].wasserstein1 < 0.6 * found.rounds[0].wasserstein1
+    assert found.value("held-out rows that are records") >= 0
+
+
+def test_a_classifier_is_taught_by_all_columns_but_the_one_it_tells(run: Path, folder: Path) -> None:
+    held_out = folder / "held-out.csv"
+    told = gape.evaluate(run, folder / "private.csv", label="kind", held_out=held_out, real_baseline=True)
+    assert told.value("accuracy") > 0.9  # by the sound
+    guessed = gape.evaluate(run, folder / "private.csv", label="age", held_out=held_out)
+    assert guessed.value("accuracy") < 0.5  # nothing tells it, and its own column would
+    for wrong in ("keeper", "shoe size"):
+        with pytest.raises(InputError, match=f"'{wrong}' is no column of the schema"):
+            gape.evaluate(run, folder / "private.csv", label=wrong)
+
+
+def test_public_rows_take_the_place_of_the_generator(folder: Path, tmp_path: Path) -> None:
+    corpus = f"corpus:{folder / 'public.csv'}"
+    with pytest.raises(PrivacyError, match="holds at least one private record"):  # rows of few values often coincide
+        run_text(settings_of(folder, generator=corpus), tmp_path / "run")
+    settings = settings_of(folder, generator=corpus, rounds=2, samples=20, corpus_may_share=True)
+    made = run_text(settings, tmp_path / "run")
+    public = load_rows(folder / "public.csv", Schema.read(folder / "schema.toml")).texts
+    assert set(made.texts) <= set(public.tolist())
+    with pytest.raises(PrivacyError, match="is the private data"):
+        run_text(settings_of(folder, generator=f"corpus:{folder / 'private.csv'}"), tmp_path / "other")
+
+
+def test_users_are_protected_by_their_column(folder: Path, tmp_path: Path) -> None:
+    made = run_text(settings_of(folder, user="keeper", delta=1e-5, samples=5, rounds=1), tmp_path / "run")
+    assert made.privacy.unit == "user"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"text": "kind"}, "a table has columns and no text, got 'kind'; leave it out"),
+        ({"label": "kind"}, "a table has columns and no label"),
+        ({"labels": ("cat",)}, "a table has columns and no labels"),
+        ({"words": 5}, "a table has columns and no words"),
+        ({"scales": (0.5, 2.0)}, "scales of a table must be shares of its cells"),
+        ({"prompts": "yelp"}, "a table has columns and no prompts"),
+        (
+            {"generator": "embedded"},
+            "rows of a table are not for the generator 'embedded'; leave it out, or use",
+        ),
+        ({"embedder": "minilm"}, "rows of a table are not for the embedder 'minilm'; leave it out"),
+        ({"engine": "ray"}, "rows of a table vote in this process, not with engine 'ray'"),
+        ({"schema": None, "generator": "rows"}, "generator rows is for tables; name a schema"),
+        ({"schema": None, "embedder": "rows"}, "embedder rows is for tables; name a schema"),
+    ],
+)
+def test_what_does_not_go_with_a_table_is_refused(folder: Path, values: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        settings_of(folder, **values)
+
+
+def test_presets_of_the_literature_run_on_tables(folder: Path, tmp_path: Path) -> None:
+    for preset in ("augpe", "subsamplepe"):
+        chosen = settings_of(folder, preset=preset, rounds=1, samples=10)
+        assert (chosen.generator, chosen.embedder, chosen.variation) == ("rows", "rows", None)
+        assert len(run_text(chosen, tmp_path / preset)) == 10
+
+
+def test_methods_are_compared_on_tables(folder: Path, tmp_path: Path) -> None:
+    settings = Settings.of(
+        {"data": str(folder / "private.csv"), "schema": str(folder / "schema.toml"), "samples": 20, "rounds": 2}
+    )
+    found = gape.compare_texts(settings, tmp_path / "comparison", methods=("gape", "augpe"), epsilons=(8.0,), seeds=2)
+    score = held_out("sinkhorn")
+    for method in ("gape", "augpe"):
+        assert found.at_end(method, 8.0, score).mean < found.at_start(score).mean
+    stored = (tmp_path / "comparison" / "settings.toml").read_text()
+    assert repr(Schema.read(folder / "schema.toml")) in stored
+    assert str(folder) not in stored
+
+
+def test_the_commands(folder: Path, tmp_path: Path) -> None:
+    command = CliRunner()
+    flags = [str(folder / "private.csv"), "--schema", str(folder / "schema.toml"), "--epsilon", "8", "--samples", "20"]
+    planned = command.invoke(app, ["plan", *flags])
+    assert planned.exit_code == 0, planned.output
+    assert "no language model is asked" in planned.output
+    out = str(tmp_path / "run")
+    made = command.invoke(app, ["run", *flags, "--ledger", str(tmp_path / "l.sqlite"), "--rounds", "1", "--out", out])
+    assert made.exit_code == 0, made.output
+    assert "20 synthetic rows" in made.output
+    for name in ("status", "audit", "report"):
+        found = command.invoke(app, [name, out])
+        assert found.exit_code == 0, found.output
+    page = (tmp_path / "run" / "release" / "report.html").read_text()
+    for told in ("hoot", "20 synthetic rows", "alike, by how many of their columns agree"):
+        assert told in page
+    missing = command.invoke(app, ["plan", *flags[:1], "--schema", str(tmp_path / "none.toml"), "--epsilon", "1"])
+    assert missing.exit_code != 0
+    assert "cannot be read" in missing.output

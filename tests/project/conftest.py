@@ -1,0 +1,36 @@
+import csv
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from made_up import private_rows, public_texts
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the pages speak of, and a finished run."""
+    folder = tmp_path_factory.mktemp("docs")
+    rows = private_rows(150)
+    for name, part in {"reviews.csv": rows[:100], "others.csv": rows[100:]}.items():
+        with (folder / name).open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["review", "stars", "customer"])
+            writer.writerows([row["review"], 1 + i % 5, row["who"]] for i, row in enumerate(part))
+    for name, texts in {"public.csv": public_texts(), "synthetic.csv": public_texts()[::5]}.items():
+        (folder / name).write_text("review\n" + "\n".join(texts) + "\n")
+    (schema,) = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "tables.md").read_text(), flags=re.DOTALL | re.MULTILINE)
+    (folder / "people.toml").write_text(schema)
+    people = "".join(f"{20 + i % 60},{'<=50K' if i % 3 else '>50K'},{50 + i % 40}\n" for i in range(200))
+    (folder / "people.csv").write_text("age,income,weight\n" + people)
+    return folder
+
+
+@pytest.fixture
+def here(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
