@@ -105,7 +105,8 @@ def test_the_slider_goes_through_the_rounds(browser: Browser, report: Path) -> N
     page.click("#play")
     page.locator("#turn", has_text="round 1").wait_for()
     x, y = data["map"]["rounds"][1][0][0], 10_000 - data["map"]["rounds"][1][1][0]
-    moved = points.first.evaluate("circle => circle.style.transform")
+    first = data["rounds"][1]["drawn"][0]
+    moved = points.evaluate_all(f"circles => circles.find(circle => circle.index === {first}).style.transform")
     assert moved == f"translate({x}px, {y}px)"
     assert opened.faults == []
 
@@ -139,7 +140,7 @@ def test_search_sorting_and_lineage(browser: Browser, report: Path) -> None:
     page = opened.page
     last = data["rounds"][-1]
     items = page.locator("#samples > li")
-    assert page.text_content("#found") == "12 of 12"
+    assert page.text_content("#matches") == "12 of 12"
     most = max(last["votes"])
     assert items.first.locator(".meta").first.inner_text().startswith(f"{most} vote")
     page.select_option("#sort", "fewest")
@@ -150,7 +151,7 @@ def test_search_sorting_and_lineage(browser: Browser, report: Path) -> None:
     word = data["texts"][last["text"][0]].split()[1]
     page.fill("#search", word.upper())
     matching = sum(word.lower() in data["texts"][place].lower() for place in last["text"])
-    assert page.text_content("#found") == f"{matching} of 12"
+    assert page.text_content("#matches") == f"{matching} of 12"
     assert items.count() == matching
     first = items.first.locator("button")
     first.click()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gape.core.types import NoisyVotes, Points
 from gape.report.charts import Line, line_chart
 from gape.report.facts import guarantee
-from gape.report.lineage import _fitting
+from gape.report.lineage import _shorten
 from gape.report.plane import fit_plane
 from gape.report.regions import Voted, find_regions
 from gape.report.signal import effective_candidates, measure_all
@@ -71,17 +71,17 @@ def clusters(sizes: tuple[int, ...], seed: int = 0) -> tuple[Points, np.ndarray[
     return (centres[own] + 0.3 * rng.standard_normal((len(own), 5))).astype(np.float32), own
 
 
-def test_a_region_with_votes_and_few_samples_is_thin() -> None:
+def test_a_region_with_votes_and_few_samples_is_underrepresented() -> None:
     points, own = clusters((60, 60))
     texts = [("tea kettle" if place else "car engine") + f" with word{chr(97 + i % 26)}" for i, place in enumerate(own)]
     votes = noisy(np.where(own == 0, 90, 10), seed=2)
     samples = points[[0, 60, 61, 62, 63, 64, 65, 66, 67, 68]]
-    found = find_regions(Voted(points, texts, votes, 1.0), samples, [texts[i] for i in range(10)], SIGMA, seed=0)
-    thin, full = found.found
-    assert (thin.verdict, full.verdict) == ("thin", "full")
+    regions = find_regions(Voted(points, texts, votes, 1.0), samples, [texts[i] for i in range(10)], SIGMA, seed=0)
+    thin, full = regions.clusters
+    assert (thin.verdict, full.verdict) == ("underrepresented", "overrepresented")
     assert thin.samples == pytest.approx(0.1)
     assert abs(thin.votes - 0.9) < 2 * thin.error
-    assert sum(each.votes for each in found.found) == pytest.approx(1)
+    assert sum(region.votes for region in regions.clusters) == pytest.approx(1)
     assert thin.typical == texts[0]
 
 
@@ -91,8 +91,8 @@ def test_shares_are_as_sure_as_they_say() -> None:
     truth = 1200 / 1500
     hits = 0
     for seed in range(60):
-        found = find_regions(Voted(points, ["x"] * 300, noisy(counts, seed), 1.0), points[::40], ["x"] * 8, SIGMA, 0)
-        first = max(found.found, key=lambda each: each.votes)
+        regions = find_regions(Voted(points, ["x"] * 300, noisy(counts, seed), 1.0), points[::40], ["x"] * 8, SIGMA, 0)
+        first = max(regions.clusters, key=lambda region: region.votes)
         hits += abs(first.votes - truth) <= first.error
     assert 52 <= hits < 60  # two standard deviations are 57 of 60
 
@@ -100,7 +100,7 @@ def test_shares_are_as_sure_as_they_say() -> None:
 def test_nothing_is_said_of_regions_where_noise_hides_all_votes() -> None:
     points, own = clusters((50, 50))
     votes = noisy(np.zeros(len(own), dtype=np.int64), seed=3)
-    assert find_regions(Voted(points, [""] * 100, votes - 1, 1.0), points[:5], [""] * 5, 50.0, seed=0).found == ()
+    assert find_regions(Voted(points, [""] * 100, votes - 1, 1.0), points[:5], [""] * 5, 50.0, seed=0).clusters == ()
 
 
 def test_words_of_a_region_are_its_own() -> None:
@@ -108,15 +108,15 @@ def test_words_of_a_region_are_its_own() -> None:
     topics = ("nurse hospital ward", "guitar concert stage", "harbour sailing anchor")
     texts = [f"there were several people near {topics[place]}" for place in own]
     votes = np.full(120, 50)
-    found = find_regions(Voted(points, texts, votes, 1.0), points[::5], texts[::5], SIGMA, seed=0)
+    regions = find_regions(Voted(points, texts, votes, 1.0), points[::5], texts[::5], SIGMA, seed=0)
     # Each topic stands in a third of all texts, which is too common for words that tell; the rest is everywhere.
-    assert all(each.words == () for each in found.found)
+    assert all(region.words == () for region in regions.clusters)
     points, own = clusters((20,) * 6)
     rare = ("nurse", "guitar", "harbour", "tractor", "pillow", "orchid")
     texts = [f"there were several people near the {rare[place % 6]}" for place in own]
-    found = find_regions(Voted(points[:, :5], texts, np.full(120, 50), 1.0), points[::2], texts[::2], SIGMA, seed=0)
-    assert {word for each in found.found for word in each.words} <= set(rare)
-    assert any(each.words for each in found.found)
+    regions = find_regions(Voted(points[:, :5], texts, np.full(120, 50), 1.0), points[::2], texts[::2], SIGMA, seed=0)
+    assert {word for region in regions.clusters for word in region.words} <= set(rare)
+    assert any(region.words for region in regions.clusters)
 
 
 def test_the_plane_keeps_what_spreads_most() -> None:
@@ -124,19 +124,19 @@ def test_the_plane_keeps_what_spreads_most() -> None:
     points = (rng.standard_normal((200, 6)) * [9, 5, 0.1, 0.1, 0.1, 0.1] + 3).astype(np.float32)
     plane = fit_plane(points)
     assert plane.shown > 0.99
-    xs, ys = plane.place(points)
+    xs, ys = plane.to_grid(points)
     assert min(*xs, *ys) > 0
     assert max(*xs, *ys) < 10_000
     real = np.linalg.norm(points[0] - points[1])
     drawn = math.hypot(xs[0] - xs[1], ys[0] - ys[1]) * plane.side / 10_000
     assert drawn == pytest.approx(real, rel=0.05)
-    assert fit_plane(points[:1]).place(points[:1]) == [[5000], [5000]]
-    assert fit_plane(points[:, :1]).place(points[:, :1])[1] == [5000] * 200
+    assert fit_plane(points[:1]).to_grid(points[:1]) == [[5000], [5000]]
+    assert fit_plane(points[:, :1]).to_grid(points[:, :1])[1] == [5000] * 200
 
 
 @given(st.lists(st.text(max_size=400), max_size=20), st.integers(2_000, 6_000))
 def test_shortened_texts_fit_and_keep_their_beginning(texts: list[str], most: int) -> None:
-    short = _fitting(texts, most)
+    short = _shorten(texts, most)
     assert len(short) == len(texts)
     for before, after in zip(texts, short, strict=True):
         assert after == before or before.startswith(after.removesuffix(" …"))

@@ -81,8 +81,10 @@ def test_an_internal_report_is_marked_and_kept_from_others(texts: Path) -> None:
     assert content.split("<title>")[1].startswith("NOT DIFFERENTIALLY PRIVATE")
     assert "INTERNAL: NOT DIFFERENTIALLY PRIVATE" in content[:200]
     words = words_of(path)
-    assert words.index("NOT DIFFERENTIALLY PRIVATE. This page was made by looking") < words.index("12 texts are left")
-    assert "which does not cover this page" in words
+    assert words.index("NOT DIFFERENTIALLY PRIVATE. This page was made by looking") < words.index(
+        "12 texts, selected in 3 rounds"
+    )
+    assert "It does not cover this page" in words
     assert ("body", {"class": "internal"}) in elements_of(path)
     data = data_of(path)
     assert len(data["map"]["private"][0]) == 90
@@ -135,7 +137,7 @@ def test_tokens_and_cost_are_those_of_the_stored_answers(texts: Path, tmp_path: 
     settings = run / "internal" / "settings.toml"
     settings.write_text(settings.read_text().replace("prompt_price = 0.0", "prompt_price = 2.0"))
     words = words_of(write_report(run, tmp_path / "report.html", with_map=False))
-    assert "3,000 read, 1,500 written" in words
+    assert "3,000 input, 1,500 output" in words
     assert "0.006, in the currency of the prices" in words
     assert "secret answer" not in (tmp_path / "report.html").read_text()
 

@@ -30,14 +30,14 @@ def test_the_command_writes_one_file_that_says_what_was_made_and_under_which_gua
     for said in (
         "12 synthetic texts",
         PrivacyStatement(**statement).text(),
-        "replace-one: the private data with one record replaced by another",
-        "discrete Gaussian noise: a record votes for the candidate nearest to it in the embedding",
-        "Taken as public the number of records in the private data",
+        "replace-one: one record replaced by another",
+        "discrete Gaussian noise. Each record votes for the candidate nearest to it in the embedding",
+        "Assumed public the number of records in the private data",
         "Not protected",
         "108 in 3 rounds",
-        "none: texts of a public corpus",
+        "none: texts from a public corpus",
         "all-MiniLM-L6-v2",
-        "Which regions are thin",
+        "Coverage by region",
     ):
         assert said in words
     assert "NOT" not in path.read_text().split("</title>")[0].split("<title>")[1]
@@ -74,15 +74,15 @@ def test_the_same_run_gives_the_same_page(texts: Path, tmp_path: Path) -> None:
 
 def test_it_says_plainly_how_much_the_texts_repeat_one_another(texts: Path, vectors: Path, tmp_path: Path) -> None:
     words, record = words_of(write_report(texts)), read_run(texts)
-    assert "0% of the 12 texts share eight words in a row with another one" in words
-    assert f"{len(record.families[-1])} of the 12 lineages of the start are left" in words
+    assert "0% of the 12 texts share eight consecutive words with another text" in words
+    assert f"{len(record.families[-1])} of the 12 initial lineages are left" in words
     assert "These texts repeat one another" not in words
     copies = np.array([f"the very same words stand at the head of all, number {i}" for i in range(9)], dtype=object)
     plan = plan_for(copies)
     copied = finished_folder(tmp_path / "copies", copies, plan, statement_of(plan))
     said = words_of(write_report(copied, with_map=False))
     assert "These texts repeat one another: 100% of the 9 texts" in said
-    assert "eight words in a row" not in words_of(write_report(vectors, tmp_path / "plane.html"))
+    assert "eight consecutive words" not in words_of(write_report(vectors, tmp_path / "plane.html"))
 
 
 def test_a_run_in_the_plane_is_drawn_as_it_is(vectors: Path) -> None:
@@ -105,11 +105,11 @@ def test_labels_are_shown_with_their_shares(labelled: Path) -> None:
     data = data_of(path)
     published = pq.read_table(labelled / "release" / "synthetic.parquet")
     assert [data["labels"][place] for place in data["rounds"][-1]["text"]] == published["label"].to_pylist()
-    assert "Label by label" in words_of(path)
+    assert "Labels Each label gets its share" in words_of(path)
     assert "one user" in words_of(path)
     kept = set(published["label"].to_pylist())
     gone = {"low", "mid", "high"} - kept
-    assert ("None is left of" in words_of(path)) == bool(gone)
+    assert ("No texts are left with" in words_of(path)) == bool(gone)
 
 
 def test_an_unfinished_run_says_so_and_stays_out_of_the_release(unfinished: Path, texts: Path, tmp_path: Path) -> None:
@@ -120,11 +120,11 @@ def test_an_unfinished_run_says_so_and_stays_out_of_the_release(unfinished: Path
     assert not (unfinished / "release").exists()
     words = words_of(path)
     assert "Not finished: 2 of 3 rounds are done" in words
-    assert "No guarantee is stated before the end of the run" in words
+    assert "No guarantee is stated before the run ends" in words
     assert "secure" not in words  # where the noise came from is stated with the guarantee
     assert "This synthetic dataset is" not in words
     only_start = write_report(stopped(texts, tmp_path / "start", after=0), with_map=True)
-    assert "Nothing has voted yet" in words_of(only_start)
+    assert "No votes yet" in words_of(only_start)
     assert len(data_of(only_start)["rounds"]) == 1
 
 
@@ -132,14 +132,16 @@ def test_a_run_that_is_not_private_says_so_first(tmp_path: Path, hostile: Path) 
     path = write_report(vector_run(tmp_path, epsilon=math.inf))
     assert path.read_text().split("<title>")[1].startswith("NOT PRIVATE")
     words = words_of(path)
-    assert words.index("NOT PRIVATE: this run gives no privacy guarantee") < words.index("3 points are left")
-    assert "There is no noise" in words
-    for claim in ("differentially private:", "Epsilon", "secure generator"):
+    assert words.index("NOT PRIVATE: this run gives no privacy guarantee") < words.index(
+        "3 points, selected in 2 rounds"
+    )
+    assert "No noise was added" in words
+    for claim in ("differentially private:", "Epsilon", "secure generator", "Not protected"):
         assert claim not in words
     settings = read_json(hostile / "internal" / "settings.json")
     assert settings["plan"]["epsilon"] == "inf"
     unended = write_report(stopped(hostile, tmp_path / "stopped", after=1), with_map=False)
-    assert "NOT PRIVATE: the votes of this run are released without noise" in words_of(unended)
+    assert "NOT PRIVATE: this run releases its votes without noise" in words_of(unended)
 
 
 def test_seeded_noise_is_no_privacy(vectors: Path, tmp_path: Path) -> None:
@@ -176,7 +178,9 @@ def test_half_a_character_in_the_data_is_written_as_json() -> None:
 def test_nothing_but_a_report_is_overwritten(texts: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes.html"
     notes.write_text("mine")
-    assert "is no report, so it is not overwritten" in one_line_error(gape("report", texts, "--out", notes, "--no-map"))
+    assert "is not a report, so it is not overwritten" in one_line_error(
+        gape("report", texts, "--out", notes, "--no-map")
+    )
     assert notes.read_text() == "mine"
     assert "is a folder" in one_line_error(gape("report", texts, "--out", tmp_path))
     assert "make it first" in one_line_error(gape("report", texts, "--out", tmp_path / "no" / "a.html"))
@@ -196,7 +200,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path, texts: Path) -> None:
 
 
 def test_private_data_is_for_internal_reports_alone(texts: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="in an internal report alone"):
+    with pytest.raises(InputError, match="only shown in an internal report"):
         write_report(texts, private=tmp_path / "private.csv")
     with pytest.raises(PrivacyError, match="folder to be published"):
         write_report(texts, texts / "release" / "internal.html", internal=True)
@@ -209,7 +213,7 @@ def test_vectors_need_an_array_of_their_width(vectors: Path, tmp_path: Path) -> 
     with pytest.raises(InputError, match="rows of 2 numbers"):
         write_report(vectors, internal=True, private=tmp_path / "wide.npy")
     (tmp_path / "text.npy").write_text("no array")
-    with pytest.raises(InputError, match="no array of vectors"):
+    with pytest.raises(InputError, match="is not an array of vectors"):
         write_report(vectors, internal=True, private=tmp_path / "text.npy")
 
 

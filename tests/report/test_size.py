@@ -66,5 +66,5 @@ def test_the_map_of_a_large_run_draws_some_of_it(tmp_path: Path) -> None:
     assert path.stat().st_size < 10_000_000
     drawn = [len(each["drawn"]) for each in data_of(path)["rounds"]]
     assert drawn == [300] * (ROUNDS + 1)
-    assert "Of each round 300 are drawn" in words_of(path)
-    assert "2,000 of them drawn at random" in words_of(path) or "noise hides" in words_of(path)
+    assert "At most 300 texts of a round are drawn" in words_of(path)
+    assert "a random sample of 2,000 candidates" in words_of(path) or "Noise hides" in words_of(path)

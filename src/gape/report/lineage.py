@@ -1,7 +1,7 @@
-"""The samples of every round with where they came from, small enough for one page.
+"""The samples of every round and their lineage, small enough for one page.
 
-A page holds all of the last samples, the ones they descend from, and of every round those that its map draws, with
-their ancestors. Texts are held once, however often they survive, and are shortened where all of them would be too much.
+The page holds all samples of the last round with their ancestors, and for every round those on its map with their
+ancestors. Each distinct text is held once. Long texts are shortened if all texts together are too large.
 """
 
 from __future__ import annotations
@@ -16,78 +16,78 @@ import numpy as np
 from gape.core.types import Indices, Samples
 from gape.runs.record import RunRecord
 
-# Bytes of JSON: of the last samples, and of all others together.
+# Bytes of JSON, for the samples of the last round and for all others together.
 _LAST_TEXTS, _OTHER_TEXTS = 4_000_000, 3_000_000
-_SHORTEST = 60  # characters; below that a text says nothing
+_SHORTEST = 60  # characters; texts are not shortened below this
 _SHOWN_NUMBERS = 6  # of a vector
 
 
 @dataclass(frozen=True)
 class Held:
-    """What the page holds of every round, by places in S(t)."""
+    """The samples that the page holds, per round."""
 
-    places: tuple[Indices, ...]  # (T + 1): members of S(t), in order
-    drawn: tuple[Indices, ...]  # (T + 1): those on the map, places into `places`
+    members: tuple[Indices, ...]  # (T + 1): indices into S(t), in order
+    drawn: tuple[Indices, ...]  # (T + 1): those on the map, as indices into `members`
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """The samples as data for the page."""
+    """The samples as data for the script."""
 
     texts: list[str]
-    labels: list[str] | None  # of each text
-    shortened: int  # how many texts are not whole
+    labels: list[str] | None  # one per text
+    shortened: int  # number of texts that were cut
     rounds: list[dict[str, Any]]  # text, parent, scale and votes of every sample held
 
 
-def hold(folder: RunRecord, most: int, rng: np.random.Generator) -> Held:
-    """Choose what the page holds; at most `most` samples of a round are drawn, the parents of those drawn first."""
-    places: list[Indices] = []
+def hold(record: RunRecord, limit: int, rng: np.random.Generator) -> Held:
+    """Choose the samples that the page holds. At most `limit` per round are drawn, parents of drawn samples first."""
+    members: list[Indices] = []
     drawn: list[Indices] = []
-    wanted = needed = np.empty(0, dtype=np.int64)  # in S(t), by the rounds after it: to be drawn, to be held
-    for turn in range(folder.last, -1, -1):
-        size = len(folder.samples(turn))
-        shown = _filled(wanted, size, most, rng)
-        members = np.arange(size) if turn == folder.last else np.union1d(needed, shown)
-        places.append(members)
-        drawn.append(np.searchsorted(members, shown))
+    parents_drawn = parents_held = np.empty(0, dtype=np.int64)  # in S(t), of the samples of round t + 1
+    for turn in range(record.last, -1, -1):
+        size = len(record.samples(turn))
+        on_map = _fill(parents_drawn, size, limit, rng)
+        held = np.arange(size) if turn == record.last else np.union1d(parents_held, on_map)
+        members.append(held)
+        drawn.append(np.searchsorted(held, on_map))
         if turn:
-            each = folder.rounds[turn - 1]
-            wanted = np.unique(each.parents[each.chosen[shown]])
-            needed = np.unique(each.parents[each.chosen[members]])
-    return Held(tuple(places[::-1]), tuple(drawn[::-1]))
+            round_ = record.rounds[turn - 1]
+            parents_drawn = np.unique(round_.parents[round_.chosen[on_map]])
+            parents_held = np.unique(round_.parents[round_.chosen[held]])
+    return Held(tuple(members[::-1]), tuple(drawn[::-1]))
 
 
-def gather(folder: RunRecord, held: Held) -> Lineage:
-    """Turn the samples that are held into texts and numbers."""
-    scales = [0.0, *folder.plan.scales]
+def gather(record: RunRecord, held: Held) -> Lineage:
+    """Collect texts and numbers of the samples that are held."""
+    scales = np.array([0.0, *record.plan.scales])
     known: dict[tuple[str, str], int] = {}
     rounds: list[dict[str, Any]] = []
-    for turn in range(folder.last, -1, -1):  # the last first, so that its texts come first
-        places = held.places[turn]
-        shown = [known.setdefault(key, len(known)) for key in _keys(folder.samples(turn)[places])]
-        row: dict[str, Any] = {"text": shown, "drawn": held.drawn[turn].tolist(), "size": len(folder.samples(turn))}
+    for turn in range(record.last, -1, -1):  # backwards, so that the texts of the last round come first
+        members = held.members[turn]
+        texts = [known.setdefault(key, len(known)) for key in _keys(record.samples(turn)[members])]
+        row: dict[str, Any] = {"text": texts, "drawn": held.drawn[turn].tolist(), "size": len(record.samples(turn))}
         if turn:
-            each = folder.rounds[turn - 1]
-            chosen = each.chosen[places]
-            row["parent"] = np.searchsorted(held.places[turn - 1], each.parents[chosen]).tolist()
-            row["scale"] = [_nearest(scales, scale) for scale in each.scales[chosen]]
-            row["votes"] = each.votes[chosen].tolist()
+            round_ = record.rounds[turn - 1]
+            chosen = round_.chosen[members]
+            row["parent"] = np.searchsorted(held.members[turn - 1], round_.parents[chosen]).tolist()
+            row["scale"] = np.abs(round_.scales[chosen][:, None] - scales).argmin(axis=1).tolist()
+            row["votes"] = round_.votes[chosen].tolist()
         rounds.append(row)
     last = len(set(rounds[0]["text"]))
     whole = [text for _, text in known]
-    texts = [*_fitting(whole[:last], _LAST_TEXTS), *_fitting(whole[last:], _OTHER_TEXTS)]
-    labels = [label for label, _ in known] if folder.start.dtype.names else None
-    return Lineage(texts, labels, sum(a != b for a, b in zip(texts, whole, strict=True)), rounds[::-1])
+    fitted = [*_shorten(whole[:last], _LAST_TEXTS), *_shorten(whole[last:], _OTHER_TEXTS)]
+    labels = [label for label, _ in known] if record.start.dtype.names else None
+    return Lineage(fitted, labels, sum(a != b for a, b in zip(fitted, whole, strict=True)), rounds[::-1])
 
 
-def in_words(samples: Samples) -> list[str]:
-    """Return every sample as a text: what it says, or the numbers of a vector."""
+def as_texts(samples: Samples) -> list[str]:
+    """Return every sample as a text: its content, or the numbers of a vector."""
     return [text for _, text in _keys(samples)]
 
 
 def _keys(samples: Samples) -> list[tuple[str, str]]:
-    """Label and text of every sample; the label is empty where there is none."""
+    """Return label and text of every sample; the label is empty if there is none."""
     if samples.dtype.names:
         return list(zip(samples["label"].tolist(), samples["text"].tolist(), strict=True))
     if samples.ndim == 1:
@@ -96,27 +96,23 @@ def _keys(samples: Samples) -> list[tuple[str, str]]:
     return [("", f"({', '.join(f'{x:.4g}' for x in row)}{more})") for row in samples[:, :_SHOWN_NUMBERS].tolist()]
 
 
-def _filled(wanted: Indices, size: int, most: int, rng: np.random.Generator) -> Indices:
-    """Return up to `most` of `size` places, in order: those wanted, then others at random."""
-    if size <= most:
+def _fill(wanted: Indices, size: int, limit: int, rng: np.random.Generator) -> Indices:
+    """Return up to `limit` of `size` indices, in order: those wanted, then others at random."""
+    if size <= limit:
         return np.arange(size)
     others = rng.permutation(np.setdiff1d(np.arange(size), wanted))
-    return np.sort(np.concatenate([wanted, others])[:most])
+    return np.sort(np.concatenate([wanted, others])[:limit])
 
 
-def _nearest(scales: Sequence[float], scale: float) -> int:
-    return int(np.argmin([abs(each - scale) for each in scales]))
-
-
-def _fitting(texts: list[str], most: int) -> list[str]:
-    """Shorten the longest texts, all to the same length, until they take no more than so many bytes."""
+def _shorten(texts: Sequence[str], limit: int) -> list[str]:
+    """Cut the longest texts to one common length, so that all texts take at most `limit` bytes of JSON."""
     sizes = [len(json.dumps(text, ensure_ascii=False).encode(errors="replace")) for text in texts]
     low, high = _SHORTEST, max(map(len, texts), default=0)
-    if sum(sizes) <= most or high <= low:
-        return texts
+    if sum(sizes) <= limit or high <= low:
+        return list(texts)
     while high - low > 1:
         middle = (low + high) // 2
-        # A character takes as many bytes as those of its text do on average.
-        taken = sum(s * min(1.0, middle / max(1, len(t))) for s, t in zip(sizes, texts, strict=True))
-        low, high = (middle, high) if taken <= most else (low, middle)
+        # Assumes that the bytes of a text are spread evenly over its characters.
+        size = sum(s * min(1.0, middle / max(1, len(t))) for s, t in zip(sizes, texts, strict=True))
+        low, high = (middle, high) if size <= limit else (low, middle)
     return [text if len(text) <= low else text[:low].rstrip() + " …" for text in texts]

@@ -1,24 +1,19 @@
 "use strict";
 
-// What the page shows is in one JSON element. Texts are put in place as text, never as markup.
+// All data is in one JSON element. Texts are inserted as text nodes, never as markup.
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 const last = data.rounds.length - 1;
 
-function make(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
+function filled(element, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   element.append(...children);
   return element;
 }
+const make = (name, attributes = {}, ...children) => filled(document.createElement(name), attributes, children);
+const draw = (name, attributes, ...children) => filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 
-function draw(name, attributes) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  return element;
-}
-
-// How many rounds each sample has stayed what it is.
+// The number of rounds for which each sample has been unchanged.
 const ages = [];
 data.rounds.forEach((round, t) => {
   ages.push(round.text.map((_, i) => (t && round.scale[i] === 0 ? ages[t - 1][round.parent[i]] + 1 : 0)));
@@ -40,9 +35,9 @@ function quote(id, content) {
   return make("span", { class: "quote" }, ...label, ...(content || [data.texts[id]]));
 }
 
-/* ---- lineage: the way of a sample from the start ---- */
+/* ---- lineage: the ancestors of a sample, from the start ---- */
 
-// Mark what is new against the parent, word by word, by the longest common subsequence.
+// Mark the words that are new compared with the parent, by the longest common subsequence.
 function changed(before, after) {
   const a = before.split(/\s+/), b = after.split(/(\s+)/).filter((part) => part !== "");
   const isSpace = (part) => /^\s+$/.test(part);
@@ -58,12 +53,12 @@ function changed(before, after) {
     else if (common[i + 1][j] >= common[i][j + 1]) i++;
     else j++;
   }
-  if (kept.size < words.length / 4) return [after];  // a text of its own, not a change
+  if (kept.size < words.length / 4) return [after];  // mostly new: marking it would not help
   const parts = [];  // runs of old or new words, with the spaces between them
-  let place = -1, fresh = false;
+  let index = -1, fresh = false;
   for (const part of b) {
-    // A space between two new words is new, any other is not.
-    fresh = isSpace(part) ? fresh && !kept.has(place + 1) : !kept.has(++place);
+    // A space is new if both of its neighbours are.
+    fresh = isSpace(part) ? fresh && !kept.has(index + 1) : !kept.has(++index);
     const previous = parts[parts.length - 1];
     if (previous && previous.fresh === fresh) previous.text += part;
     else parts.push({ text: part, fresh });
@@ -71,7 +66,7 @@ function changed(before, after) {
   return parts.map(({ text, fresh: isNew }) => (isNew ? make("mark", {}, text) : text));
 }
 
-function wayOf(t, i) {
+function ancestors(t, i) {
   const steps = [];
   for (; t > 0; i = data.rounds[t].parent[i], t--) {
     const round = data.rounds[t];
@@ -83,18 +78,18 @@ function wayOf(t, i) {
 
 function lineage(t, i) {
   const list = make("ol", { class: "lineage" });
-  const steps = wayOf(t, i);
+  const steps = ancestors(t, i);
   for (let at = 0; at < steps.length; ) {
     const step = steps[at], stays = [];
     let end = at + 1;
     while (end < steps.length && steps[end].scale === 0) stays.push(steps[end++]);
-    let said = step.round ? `Round ${step.round}: written anew at scale ${+step.scale.toPrecision(3)}, ${votesInWords(step.votes)}` : "Start";
+    let caption = step.round ? `Round ${step.round}: varied at scale ${+step.scale.toPrecision(3)}, ${votesInWords(step.votes)}` : "Start";
     if (stays.length) {
       const rounds = stays.length === 1 ? `round ${stays[0].round}` : `rounds ${stays[0].round} to ${stays[stays.length - 1].round}`;
-      said += `; kept in ${rounds}, ${stays.length > 1 ? "at last " : ""}${votesInWords(stays[stays.length - 1].votes)}`;
+      caption += `; kept in ${rounds}, ${stays.length > 1 ? "finally " : ""}${votesInWords(stays[stays.length - 1].votes)}`;
     }
     const content = step.round && data.isText ? changed(data.texts[steps[at - 1].text], data.texts[step.text]) : undefined;
-    list.append(make("li", {}, make("p", { class: "meta" }, said), quote(step.text, content)));
+    list.append(make("li", {}, make("p", { class: "meta" }, caption), quote(step.text, content)));
     at = end;
   }
   return list;
@@ -118,19 +113,18 @@ setTheme();
 /* ---- map ---- */
 
 function bucket(value, edges) {
-  let place = 0;
-  while (place < edges.length && value >= edges[place]) place++;
-  return place;
+  const index = edges.findIndex((edge) => value < edge);
+  return index < 0 ? edges.length : index;
 }
 
 function startMap() {
   const map = byId("plane"), slider = byId("round"), colour = byId("colour"), panel = byId("shown"), key = byId("key");
-  const places = data.map.rounds.map(([xs, ys], t) => new Map(data.rounds[t].drawn.map((i, n) => [i, [xs[n], 10000 - ys[n]]])));
+  const positions = data.map.rounds.map(([xs, ys], t) => new Map(data.rounds[t].drawn.map((i, n) => [i, [xs[n], 10000 - ys[n]]])));
   const beneath = draw("g", {}), ways = draw("g", {}), points = draw("g", {});
   map.append(beneath, ways, points);
-  // In units of the map, so many pixels of the screen.
+  // Screen pixels in map units.
   const pixels = (count) => (count * 10000) / map.clientWidth;
-  // Where the map is the plane of the samples itself, its coordinates mean something.
+  // Two-dimensional samples are drawn with their own axes.
   for (const [at, name] of data.map.ticks ? data.map.ticks[0] : []) {
     beneath.append(draw("line", { class: "grid", x1: at, x2: at, y1: 0, y2: 10000 }));
     beneath.append(label(name, { x: at + pixels(4), y: 10000 - pixels(6) }));
@@ -143,10 +137,9 @@ function startMap() {
   rx.forEach((x, n) => beneath.append(draw("circle", { class: "private", cx: x, cy: 10000 - ry[n], r: 55 })));
   let shown = null, pinned = false, playing = 0;
 
-  function label(text, place) {
-    const element = draw("text", { class: "tick", ...place });
+  function label(text, position) {
+    const element = draw("text", { class: "tick", ...position }, text);
     element.style.fontSize = `${pixels(12)}px`;
-    element.append(text);
     return element;
   }
   function level(t, i) {
@@ -157,21 +150,23 @@ function startMap() {
   function showKey() {
     const votes = data.edges.map((edge, n) => {
       const next = data.edges[n + 1];
-      return next === undefined ? `${edge} and more` : next > edge + 1 ? `${edge} to ${next - 1}` : `${edge}`;
+      return next === undefined ? `${edge} or more` : next > edge + 1 ? `${edge} to ${next - 1}` : `${edge}`;
     });
-    votes.unshift(data.edges.length ? `below ${data.edges[0]} votes` : "any votes");
-    const names = colour.value === "age" ? ["new", "1 round", "2", "3", "4 or 5", "6 and more"] : votes;
+    votes.unshift(data.edges.length ? `fewer than ${data.edges[0]} ${data.edges[0] === 1 ? "vote" : "votes"}` : "any number of votes");
+    const names = colour.value === "age" ? ["new", "1 round", "2", "3", "4 or 5", "6 or more"] : votes;
     const used = +slider.value || colour.value === "age" ? names : ["no votes before the first round"];
     key.replaceChildren(...used.map((name, n) => make("li", {}, make("span", { class: `swatch s${n}` }), name)));
   }
 
   function show(i) {
     const t = +slider.value;
-    for (const circle of points.children) circle.classList.toggle("shown", circle.index === i);
+    const selected = [...points.children].find((circle) => circle.index === i);
+    for (const circle of points.children) circle.classList.toggle("shown", circle === selected);
+    points.append(selected);  // on top of the others
     shown = i;
-    const said = [t ? votesInWords(data.rounds[t].votes[i]) : "start", ageInWords(t, i)].join(" · ");
-    panel.replaceChildren(make("p", { class: "meta" }, said), quote(data.rounds[t].text[i]));
-    if (pinned && ages[t][i] < t) panel.append(make("h3", {}, "Its way from the start"), lineage(t, i));
+    const caption = [t ? votesInWords(data.rounds[t].votes[i]) : "start", ageInWords(t, i)].join(" · ");
+    panel.replaceChildren(make("p", { class: "meta" }, caption), quote(data.rounds[t].text[i]));
+    if (pinned && ages[t][i] < t) panel.append(make("h3", {}, "Lineage"), lineage(t, i));
   }
 
   function paint() {
@@ -181,8 +176,8 @@ function startMap() {
     pinned = false;
     ways.replaceChildren();
     const circles = round.drawn.map((i) => {
-      const [x, y] = places[t].get(i);
-      const from = t ? places[t - 1].get(round.parent[i]) : undefined;
+      const [x, y] = positions[t].get(i);
+      const from = t ? positions[t - 1].get(round.parent[i]) : undefined;
       const circle = draw("circle", { class: `point s${level(t, i)}`, r: pixels(round.drawn.length > 150 ? 5 : 6.5) });
       circle.index = i;
       const [fx, fy] = from || [x, y];
@@ -192,11 +187,11 @@ function startMap() {
     });
     points.replaceChildren(...circles);
     requestAnimationFrame(() => requestAnimationFrame(() => circles.forEach((circle) => {
-      const [x, y] = places[t].get(circle.index);
+      const [x, y] = positions[t].get(circle.index);
       circle.style.transform = `translate(${x}px, ${y}px)`;
     })));
     showKey();
-    // To begin with, the one with the most votes.
+    // Show the sample with the most votes first.
     show(round.drawn.reduce((best, i) => (t && round.votes[i] > round.votes[best] ? i : best), round.drawn[0]));
   }
 
@@ -204,7 +199,7 @@ function startMap() {
     const box = map.getBoundingClientRect(), unit = 10000 / box.width;
     const x = (event.clientX - box.left) * unit, y = (event.clientY - box.top) * unit;
     let best = null, gap = (24 * unit) ** 2;
-    for (const [i, [px, py]] of places[+slider.value]) {
+    for (const [i, [px, py]] of positions[+slider.value]) {
       const squared = (px - x) ** 2 + (py - y) ** 2;
       if (squared < gap) [best, gap] = [i, squared];
     }
@@ -253,7 +248,7 @@ function startSamples() {
   const search = byId("search"), sort = byId("sort"), label = byId("label"), list = byId("samples"), more = byId("more");
   const round = data.rounds[last];
   const all = round.text.map((id, i) => ({ i, id, text: data.texts[id], votes: last ? round.votes[i] : 0, age: ages[last][i] }));
-  all.forEach((each) => { each.low = `${each.text} ${data.labels ? data.labels[each.id] : ""}`.toLowerCase(); });
+  all.forEach((sample) => { sample.low = `${sample.text} ${data.labels ? data.labels[sample.id] : ""}`.toLowerCase(); });
   const orders = {
     votes: (a, b) => b.votes - a.votes,
     fewest: (a, b) => a.votes - b.votes,
@@ -265,8 +260,8 @@ function startSamples() {
   let limit = STEP;
 
   function item({ i, id, votes }) {
-    const said = last ? `${votesInWords(votes)} · ${ageInWords(last, i)}` : "start";
-    const button = make("button", { type: "button", "aria-expanded": "false" }, quote(id), make("span", { class: "meta" }, said));
+    const caption = last ? `${votesInWords(votes)} · ${ageInWords(last, i)}` : "start";
+    const button = make("button", { type: "button", "aria-expanded": "false" }, quote(id), make("span", { class: "meta" }, caption));
     const entry = make("li", {}, button);
     button.addEventListener("click", () => {
       const open = button.getAttribute("aria-expanded") === "true";
@@ -280,18 +275,18 @@ function startSamples() {
   function refresh() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const wanted = label ? label.value : "";
-    const found = all.filter((each) => words.every((word) => each.low.includes(word)) && (!wanted || data.labels[each.id] === wanted));
-    found.sort(orders[sort.value]);
-    list.replaceChildren(...found.slice(0, limit).map(item));
-    byId("found").textContent = `${found.length.toLocaleString("en")} of ${all.length.toLocaleString("en")}`;
-    more.hidden = found.length <= limit;
-    more.textContent = `Show ${Math.min(STEP, found.length - limit)} more`;
+    const matches = all.filter(({ low, id }) => words.every((word) => low.includes(word)) && (!wanted || data.labels[id] === wanted));
+    matches.sort(orders[sort.value]);
+    list.replaceChildren(...matches.slice(0, limit).map(item));
+    byId("matches").textContent = `${matches.length.toLocaleString("en")} of ${all.length.toLocaleString("en")}`;
+    more.hidden = matches.length <= limit;
+    more.textContent = `Show ${Math.min(STEP, matches.length - limit)} more`;
   }
 
-  const anew = () => { limit = STEP; refresh(); };
-  search.addEventListener("input", anew);
-  sort.addEventListener("change", anew);
-  if (label) label.addEventListener("change", anew);
+  const restart = () => { limit = STEP; refresh(); };
+  search.addEventListener("input", restart);
+  sort.addEventListener("change", restart);
+  if (label) label.addEventListener("change", restart);
   more.addEventListener("click", () => { limit += STEP; refresh(); });
   refresh();
 }

@@ -1,4 +1,4 @@
-"""Where texts lie: their embeddings, and the plane in which a page can draw them."""
+"""Embeddings of the samples, and the plane in which the map draws them."""
 
 from __future__ import annotations
 
@@ -11,71 +11,71 @@ import numpy as np
 from gape.core.protocols import Embedder
 from gape.core.types import Floats, Points, Samples
 from gape.embedders.identity import IdentityEmbedder
-from gape.report.words import embedder_called
+from gape.report.words import embedder_name
 from gape.runs.embedder import make_embedder
 from gape.runs.record import RunRecord
 from gape.runs.settings import Settings
 from gape.runs.text_folder import TextFolder
 
-_AT_ONCE = 64  # texts embedded between two calls of `progress`
-_GRID = 10_000  # coordinates are whole numbers up to this: finer than any screen
+_BATCH = 64  # texts embedded between two calls of `progress`
+_GRID = 10_000  # map coordinates are whole numbers from 0 to this
 
 
 @dataclass(frozen=True)
 class Plane:
-    """A plane in the space of embeddings, with the square that a page draws of it."""
+    """A plane in the embedding space, and the square of it that the map shows."""
 
     centre: Floats  # (d,)
     directions: Floats  # (d, 2)
-    shown: float  # share of the variance of the points that it shows
-    corner: Floats  # (2,): of the square
+    shown: float  # share of the variance of the points
+    corner: Floats  # (2,): lower left corner of the square
     side: float
-    exact: bool  # the space is a plane itself
+    exact: bool  # the space is two-dimensional
 
     def ticks(self) -> list[list[tuple[int, str]]]:
-        """Return whole places along x and along y of the grid, with their coordinates, where these mean something."""
+        """Return the ticks of the x axis and of the y axis: position on the grid, and coordinate as text."""
         step = 10.0 ** math.floor(math.log10(self.side / 2))
         step *= 5 if self.side / step > 20 else 2 if self.side / step > 8 else 1
-        found = []
+        axes = []
         for low in self.corner.tolist():
-            places = step * np.arange(math.ceil(low / step), math.floor((low + self.side) / step) + 1)
-            found.append([(round((at - low) / self.side * _GRID), f"{at + 0.0:.3g}") for at in places.tolist()])
-        return found
+            values = step * np.arange(math.ceil(low / step), math.floor((low + self.side) / step) + 1)
+            axes.append([(round((x - low) / self.side * _GRID), f"{x + 0.0:.3g}") for x in values.tolist()])
+        return axes
 
-    def place(self, points: Points) -> list[list[int]]:
-        """Return x and y of points as whole numbers of a grid, y upward, cut off at the edge of the square."""
+    def to_grid(self, points: Points) -> list[list[int]]:
+        """Return the x and the y of points on the grid, y upward, clipped to the square."""
         flat = ((points - self.centre) @ self.directions - self.corner) / self.side * _GRID
         whole: list[list[int]] = np.clip(np.rint(flat), 0, _GRID).astype(int).T.tolist()
         return whole
 
 
-def local_embedder(folder: RunRecord) -> tuple[Embedder, str]:
-    """Return the embedder for the page, with its name: that of the run where it works on this machine, else MiniLM.
+def local_embedder(record: RunRecord) -> tuple[Embedder, str]:
+    """Return the embedder of the report and its name: that of the run if it works on this machine, else MiniLM.
 
-    So a report sends nothing anywhere, and costs nothing, whichever service the run has used; and it loads no model
-    that a stranger's folder names.
+    A report never calls a service, whichever one the run used, and never loads a model named by a folder that someone
+    else wrote.
     """
-    if not folder.is_text:
-        return IdentityEmbedder(), "the vectors themselves"
-    settings = folder.settings or Settings()
-    theirs = settings.embedder.startswith("st:") and not TextFolder(folder.path).own
-    if settings.embedder.startswith("openai:") or theirs:
+    if not record.is_text:
+        return IdentityEmbedder(), "their coordinates"
+    settings = record.settings or Settings()
+    foreign = settings.embedder.startswith("st:") and not TextFolder(record.path).own
+    if settings.embedder.startswith("openai:") or foreign:
         settings = settings.with_values(embedder="minilm")
-    return make_embedder(settings), embedder_called(settings.embedder)
+    return make_embedder(settings), embedder_name(settings.embedder)
 
 
 def embed(embedder: Embedder, samples: Samples, progress: Callable[[int], None]) -> Points:
-    """Embed samples by what they say, without their labels; `progress` is told how many are done, each time."""
+    """Embed samples without their labels; `progress` receives the number embedded since its last call."""
     content = samples["text"] if samples.dtype.names else samples
     parts = []
-    for begin in range(0, len(content), _AT_ONCE):
-        parts.append(embedder.embed(content[begin : begin + _AT_ONCE]))
+    for begin in range(0, len(content), _BATCH):
+        parts.append(embedder.embed(content[begin : begin + _BATCH]))
         progress(len(parts[-1]))
     return np.concatenate(parts)
 
 
 def fit_plane(points: Points) -> Plane:
-    """Fit the two directions in which points, (n, d), spread most; points of a plane or a line keep their own axes."""
+    """Fit the plane of the first two principal components of points, (n, d); for d <= 2, keep their own axes."""
     x = points.astype(np.float64)
     if x.shape[1] <= 2:
         centre, directions, shown = np.zeros(x.shape[1]), np.eye(x.shape[1], 2), 1.0

@@ -1,4 +1,4 @@
-"""Which regions are thin: clusters of candidates, with their share of the noisy votes against that of the samples."""
+"""Regions of the embedding, as clusters of candidates: their share of the noisy votes against that of the samples."""
 
 from __future__ import annotations
 
@@ -14,35 +14,37 @@ from gape._support.clustering import assign, k_means
 from gape._support.geometry import distances
 from gape.core.types import Floats, Indices, NoisyVotes, Points
 
-_FEWEST, _MOST = 2, 12
+_FEWEST, _MOST = 2, 12  # regions
 _SAMPLES_PER_REGION = 8
-_WORDS = 3
+_WORDS = 3  # that describe a region
 _WORD = re.compile(r"[^\W\d_]{4,}")
-_COMMON = 0.2  # share of all texts from which on a word tells nothing
-_SURE = 2.0  # standard deviations of the noise
+_COMMON = 0.2  # words in more than this share of all texts describe nothing
+_DEVIATIONS = 2.0  # of the noise: smaller differences are not significant
 
 
 @dataclass(frozen=True)
 class Region:
     """A cluster of candidates."""
 
-    words: tuple[str, ...]  # that tell it from the others; none for vectors
-    typical: str  # the sample, or else the candidate, nearest to its centre
+    words: tuple[str, ...]  # that distinguish it from the others; none for vectors
+    typical: str  # the sample nearest to its centre, or the nearest candidate if it has no sample
     votes: float  # share of the noisy votes; may be negative
-    error: float  # what that share is sure to, within two standard deviations of the noise
+    error: float  # two standard deviations of that share
     samples: float  # share of the samples
-    real: float | None = None  # share of the private points; in an internal report alone
+    real: float | None = None  # share of the private points; only in an internal report
 
     @property
     def verdict(self) -> str:
-        """Thin, full, or even, as far as the noise lets one say."""
+        """Whether samples are missing or in excess, as far as the noise allows a verdict."""
         gap = self.samples - self.votes
-        return "even" if abs(gap) <= self.error else "thin" if gap < 0 else "full"
+        if abs(gap) <= self.error:
+            return "within noise"
+        return "underrepresented" if gap < 0 else "overrepresented"
 
 
 @dataclass(frozen=True)
 class Voted:
-    """Candidates of the last round that were embedded: all of them, or some drawn at random."""
+    """The embedded candidates of the last round: all of them, or a random sample."""
 
     points: Points  # (c, d)
     texts: Sequence[str]  # (c,)
@@ -52,87 +54,87 @@ class Voted:
 
 @dataclass(frozen=True)
 class Regions:
-    """Clusters of the candidates, the largest gap first; none where noise hides even the sum of all votes."""
+    """Clusters of the candidates, the largest lack of samples first; none if noise hides even the total of votes."""
 
-    found: tuple[Region, ...]
-    candidates: int  # on which they rest
+    clusters: tuple[Region, ...]
+    candidates: int  # that were clustered
     share: float  # of all candidates of the round
 
 
 def find_regions(
     voted: Voted, samples: Points, texts: Sequence[str], sigma: float, seed: int, private: Points | None = None
 ) -> Regions:
-    """Cluster the candidates by k-means and compare shares; `samples`, (m, d), and their `texts` are those of S(T).
+    """Cluster the candidates by k-means and compare shares; `samples`, (m, d), and their `texts` are S(T).
 
-    A sum of c votes has variance c sigma^2, and more where only some candidates were embedded, by the chance of which.
-    A share s of the total then has (1 - s)^2 times that of its own votes plus s^2 times that of all others, over the
-    squared total.
+    A sum of c votes has variance c sigma^2, plus that of sampling if only some candidates were embedded. A share s of
+    the total has (1 - s)^2 times the variance of its own votes plus s^2 times that of all others, over the squared
+    total.
     """
     total = float(voted.votes.sum())
-    if total <= _SURE * sigma * math.sqrt(len(voted.votes)):
+    if total <= _DEVIATIONS * sigma * math.sqrt(len(voted.votes)):
         return Regions((), len(voted.votes), voted.share)
     k = min(max(_FEWEST, len(samples) // _SAMPLES_PER_REGION), _MOST)
     centres = k_means(voted.points, k, np.random.default_rng([seed, *b"regions"]))
-    own, near = assign(voted.points, centres)[0], assign(samples, centres)[0]
+    of_candidate, of_sample = assign(voted.points, centres)[0], assign(samples, centres)[0]
     real = None if private is None else np.bincount(assign(private, centres)[0], minlength=len(centres)) / len(private)
-    words = _distinctive([voted.texts[i] for i in range(len(own))], own, len(centres))
-    everything, found = _variance(voted.votes, sigma, voted.share), []
-    for place, centre in enumerate(centres):
-        inside = voted.votes[own == place]
-        share, variance = float(inside.sum()) / total, _variance(inside, sigma, voted.share)
-        spread = math.sqrt((1 - share) ** 2 * variance + share**2 * max(0.0, everything - variance))
-        found.append(
+    words = _distinctive(voted.texts, of_candidate, len(centres))
+    variance_of_all, clusters = _variance(voted.votes, sigma, voted.share), []
+    for index, centre in enumerate(centres):
+        votes = voted.votes[of_candidate == index]
+        share, variance = float(votes.sum()) / total, _variance(votes, sigma, voted.share)
+        spread = math.sqrt((1 - share) ** 2 * variance + share**2 * max(0.0, variance_of_all - variance))
+        clusters.append(
             Region(
-                words=words[place],
-                typical=_typical(centre, place, (samples, texts, near), (voted.points, voted.texts, own)),
+                words=words[index],
+                typical=_typical(centre, index, (samples, texts, of_sample), (voted.points, voted.texts, of_candidate)),
                 votes=share,
-                error=_SURE * spread / total,
-                samples=float((near == place).mean()),
-                real=None if real is None else float(real[place]),
+                error=_DEVIATIONS * spread / total,
+                samples=float((of_sample == index).mean()),
+                real=None if real is None else float(real[index]),
             )
         )
-    found.sort(key=lambda each: each.samples - each.votes)
-    return Regions(tuple(found), len(own), voted.share)
+    clusters.sort(key=lambda region: region.samples - region.votes)
+    return Regions(tuple(clusters), len(of_candidate), voted.share)
 
 
 def _variance(votes: NoisyVotes, sigma: float, share: float) -> float:
-    """Return the variance of a sum of votes: that of their noise, and that of which candidates were drawn."""
+    """Return the variance of a sum of votes, from their noise and from sampling the candidates."""
     return len(votes) * sigma**2 + (1 - share) * float(np.sum(votes.astype(np.float64) ** 2))
 
 
-def _typical(centre: Floats, place: int, *sources: tuple[Points, Sequence[str], Indices]) -> str:
-    """Return the text nearest to a centre, from the first source that has any in its cluster."""
-    for points, texts, own in sources:
-        members = np.flatnonzero(own == place)
+def _typical(centre: Floats, cluster: int, *sources: tuple[Points, Sequence[str], Indices]) -> str:
+    """Return the text nearest to a centre, from the first source with a member in the cluster."""
+    for points, texts, assigned in sources:
+        members = np.flatnonzero(assigned == cluster)
         if len(members):
             gaps = distances(points[members], centre[None, :])[:, 0]
             return texts[int(members[int(np.argmin(gaps))])]
     return ""
 
 
-def _distinctive(texts: Sequence[str], own: Indices, k: int) -> list[tuple[str, ...]]:
-    """Return for each cluster the words whose log-odds against the other texts are surest above zero.
+def _distinctive(texts: Sequence[str], assigned: Indices, k: int) -> list[tuple[str, ...]]:
+    """Return for each cluster the words whose log-odds against the other texts are most significantly positive.
 
-    A word counts once a text. The odds get half a text on either side, and are measured by their standard deviation,
-    so that rare words do not come out; nor do those of every fifth text or more.
+    A word counts once per text. Adding half a text to each count and dividing by the standard deviation excludes rare
+    words; common words are excluded by `_COMMON`.
     """
-    inside: list[Counter[str]] = [Counter() for _ in range(k)]
-    for text, place in zip(texts, own, strict=True):
-        inside[place].update(set(_WORD.findall(text.lower())))
-    everywhere = sum(inside, Counter())
-    sizes = np.bincount(own, minlength=k)
+    counts: list[Counter[str]] = [Counter() for _ in range(k)]
+    for text, cluster in zip(texts, assigned, strict=True):
+        counts[cluster].update(set(_WORD.findall(text.lower())))
+    overall = sum(counts, Counter())
+    sizes = np.bincount(assigned, minlength=k).tolist()
     words = []
-    for place in range(k):
-        n, others = int(sizes[place]), len(texts) - int(sizes[place])
+    for count, size in zip(counts, sizes, strict=True):
         scored = [
-            (_surprise(has, n, everywhere[word] - has, others), word)
-            for word, has in inside[place].items()
-            if has > 1 and everywhere[word] <= _COMMON * len(texts)
+            (-_z_score(inside, size, overall[word] - inside, len(texts) - size), word)
+            for word, inside in count.items()
+            if inside > 1 and overall[word] <= _COMMON * len(texts)
         ]
-        words.append(tuple(word for score, word in sorted(scored, key=lambda each: (-each[0], each[1])) if score > 1))
-    return [each[:_WORDS] for each in words]
+        words.append(tuple(word for score, word in sorted(scored)[:_WORDS] if score < -1))
+    return words
 
 
-def _surprise(has: int, n: int, had: int, others: int) -> float:
-    a, b, c, d = has + 0.5, n - has + 0.5, had + 0.5, others - had + 0.5
+def _z_score(inside: int, size: int, outside: int, others: int) -> float:
+    """Return the log-odds ratio of a word inside and outside a cluster, in standard deviations."""
+    a, b, c, d = inside + 0.5, size - inside + 0.5, outside + 0.5, others - outside + 0.5
     return math.log(a * d / (b * c)) / math.sqrt(1 / a + 1 / b + 1 / c + 1 / d)

@@ -1,4 +1,4 @@
-"""Signal against noise: what the noisy votes of a round say, computed from them and from sigma alone."""
+"""How far the noisy votes of a round stand out from the noise. Uses the noisy votes and sigma only."""
 
 from __future__ import annotations
 
@@ -13,30 +13,29 @@ from gape.runs.record import Round
 LEVELS = (1, 2, 3)  # in sigmas
 
 _BINS = 40  # at most
-_LOWEST = -4.0  # in sigmas; lower votes count into the first bin
-_HIGHEST = 36.0  # at most, in sigmas; higher votes count into the last bin
+_LOWEST = -4.0  # in sigmas; fewer votes count in the first bin
+_HIGHEST = 36.0  # in sigmas; more votes count in the last bin
 
 
 @dataclass(frozen=True)
 class Signal:
-    """The noisy votes of one round, measured by their noise."""
+    """The noisy votes of one round compared with their noise."""
 
     candidates: int
-    above: tuple[int, ...]  # candidates with more than 1, 2, 3 sigma; without noise, with any vote at all
-    by_noise: tuple[float, ...]  # how many noise alone would put there
-    effective: float | None  # candidates that share the votes, as if evenly; None where noise hides it
+    above: tuple[int, ...]  # candidates above 1, 2, 3 sigma; without noise, candidates with at least one vote
+    by_noise: tuple[float, ...]  # the number expected there from noise alone
+    effective: float | None  # effective number of candidates; None if noise hides it
     edges: Floats  # of the histogram, in votes
     counts: Floats  # per bin
-    noise: Floats | None  # expected per bin, had there been no votes at all
+    noise: Floats | None  # expected per bin from noise alone
 
 
-def measure(each: Round, sigma: float, edges: Floats) -> Signal:
-    """Measure a round; `edges` are those of all rounds, so that their histograms can be compared."""
-    votes, v = each.votes, len(each.votes)
+def measure(round_: Round, sigma: float, edges: Floats) -> Signal:
+    """Measure a round. All rounds of a run share `edges`, so that their histograms are comparable."""
+    votes, v = round_.votes, len(round_.votes)
     counts = np.histogram(np.clip(votes, edges[0], edges[-1]), edges)[0].astype(np.float64)
     if not sigma:
         return Signal(v, (int((votes > 0).sum()),), (0.0,), effective_candidates(votes, sigma), edges, counts, None)
-    expected = v * np.diff([0.0, *(_below(edge / sigma) for edge in edges[1:-1]), 1.0])
     return Signal(
         candidates=v,
         above=tuple(int((votes > level * sigma).sum()) for level in LEVELS),
@@ -44,21 +43,21 @@ def measure(each: Round, sigma: float, edges: Floats) -> Signal:
         effective=effective_candidates(votes, sigma),
         edges=edges,
         counts=counts,
-        noise=expected,
+        noise=v * np.diff([0.0, *(_below(edge / sigma) for edge in edges[1:-1]), 1.0]),
     )
 
 
 def measure_all(rounds: tuple[Round, ...], sigma: float) -> list[Signal]:
-    """Measure every round, over the same bins."""
+    """Measure every round with the same bins."""
     edges = _edges(rounds, sigma)
-    return [measure(each, sigma, edges) for each in rounds]
+    return [measure(round_, sigma, edges) for round_ in rounds]
 
 
 def effective_candidates(votes: NoisyVotes, sigma: float) -> float | None:
-    """Estimate (sum of votes)^2 / sum of squared votes: how many candidates would share the votes, if evenly.
+    """Estimate (sum of votes)^2 / sum of squared votes, the number of candidates that would share the votes evenly.
 
-    Noise adds v sigma^2 to the sum of squares on average, which is taken off again. None where what is left is within
-    two standard deviations of that noise, or where the votes do not even sum to something above theirs.
+    Noise adds v sigma^2 to the sum of squares on average, which is subtracted. Returns None if the rest, or the sum of
+    votes, is within two standard deviations of its noise.
     """
     w = votes.astype(np.float64)
     v = len(w)
@@ -70,14 +69,14 @@ def effective_candidates(votes: NoisyVotes, sigma: float) -> float | None:
 
 
 def _edges(rounds: tuple[Round, ...], sigma: float) -> Floats:
-    """Return edges between whole votes, so that every bin holds equally many numbers of votes."""
-    most = max(float(each.votes.max()) for each in rounds)
-    low, high = (_LOWEST * sigma, min(max(most, 6 * sigma), _HIGHEST * sigma)) if sigma else (0.0, most)
+    """Return edges halfway between whole votes, so that every bin covers the same number of values."""
+    highest = max(float(round_.votes.max()) for round_ in rounds)
+    low, high = (_LOWEST * sigma, min(max(highest, 6 * sigma), _HIGHEST * sigma)) if sigma else (0.0, highest)
     width = max(1, round(sigma / 2), math.ceil((high - low) / _BINS))
     first = math.floor(low) - 0.5
     return first + width * np.arange(math.ceil((high + 0.5 - first) / width) + 1, dtype=np.float64)
 
 
 def _below(sigmas: float) -> float:
-    """The share of a Gaussian below so many sigmas; the discrete one differs by less than can be drawn."""
+    """Return the Gaussian distribution function; the discrete Gaussian differs by less than a chart can show."""
     return 0.5 * math.erfc(-sigmas / math.sqrt(2))

@@ -1,4 +1,4 @@
-"""The sentences above the charts: what each shows, in numbers of this run."""
+"""The sentences of the report that depend on the numbers of the run."""
 
 from __future__ import annotations
 
@@ -10,144 +10,126 @@ from gape.report.signal import Signal
 from gape.runs.record import RunRecord
 from gape.runs.settings import ROWS
 
-INTERNAL = (
-    "NOT DIFFERENTIALLY PRIVATE. This page was made by looking at the private data: it draws private points and "
-    "measures by them, and no noise covers that. Do not pass it on. Whatever you change in a run after reading it is "
-    "decided by private data, and no ledger has counted that."
-)
 
-
-def lede(folder: RunRecord, *, internal: bool) -> str:
-    """Say what was made, how, and what the page holds."""
-    made = f"{len(folder.samples(folder.last)):,} {folder.noun}"
-    rounds = f"{folder.last} round{'' if folder.last == 1 else 's'}"
-    how = f"A generator wrote candidates, and private records voted for the nearest ones in {rounds}"
-    noise = ", under noise" if folder.sigma else ", without noise"
-    holds = (
-        "Beside them this page shows private points."
-        if internal
-        else f"This page holds synthetic {folder.noun}, {'noisy ' if folder.sigma else ''}votes and public settings, "
-        "and nothing else."
-    )
-    return f"{how}{noise}; {made} are left. {holds}"
-
-
-def unfinished(folder: RunRecord) -> str:
-    """Say how far a run is that has not ended."""
-    return (
-        f"Not finished: {folder.last} of {folder.plan.rounds} rounds are done. What follows is how it stands; the "
-        "guarantee is stated when the run ends."
-    )
+def lede(record: RunRecord, *, internal: bool) -> str:
+    """Say how the samples were made and what the page contains."""
+    count, noun = len(record.samples(record.last)), record.noun
+    made = f"{count:,} initial {noun}. No private record has voted yet."
+    if record.rounds:
+        rounds = "one round" if record.last == 1 else f"{record.last} rounds"
+        made = (
+            f"{count:,} {noun}, selected in {rounds} from the candidates of a generator. Private records voted for the "
+            f"nearest candidates, and {'noise' if record.sigma else 'no noise'} was added to their votes."
+        )
+    if internal:
+        return f"{made} This page also shows private points."
+    votes = "noisy votes" if record.sigma else "votes"
+    return f"{made} This page contains only synthetic {noun}, {votes} and public settings."
 
 
 def of_signal(signals: list[Signal], sigma: float) -> str:
-    """Say whether the votes of the last round stand out from their noise."""
+    """Say whether the votes of the last round stand out from the noise."""
     last, turn = signals[-1], len(signals)
     if not sigma:
-        return f"In round {turn}, {last.above[0]:,} of {last.candidates:,} candidates got a vote. There is no noise."
+        return f"In round {turn}, {last.above[0]:,} of {last.candidates:,} candidates got votes. No noise was added."
     high, by_noise = last.above[-1], last.by_noise[-1]
-    said = (
-        f"In round {turn}, {high:,} of {last.candidates:,} candidates stand more than three sigma above zero; noise "
-        f"alone would put {_about(by_noise)} there."
+    sentence = (
+        f"In round {turn}, {high:,} of {last.candidates:,} candidates are above 3σ, three standard deviations of the "
+        f"noise. Noise alone would give {_about(by_noise)}."
     )
     if high > 2 * by_noise + 2:
-        return said
-    return (
-        said + " The votes hardly rise above their noise: fewer samples, more records or a larger epsilon would help."
-    )
+        return sentence
+    return f"{sentence} The votes hardly exceed the noise. Fewer samples, more records or a larger epsilon would help."
 
 
 def of_levels(signals: list[Signal]) -> str:
-    """Say how the candidates above two sigma have changed."""
-    shares = [each.above[1] / each.candidates for each in signals]
-    if len(shares) == 1:
-        return f"{100 * shares[0]:.2g}% of the candidates stand above two sigma."
-    trend = "rose" if shares[-1] > 1.15 * shares[0] else "fell" if shares[-1] < 0.87 * shares[0] else "hardly changed"
+    """Say how the share of candidates above 2 sigma has changed."""
+    first, last = (100 * signal.above[1] / signal.candidates for signal in (signals[0], signals[-1]))
+    if len(signals) == 1:
+        return f"{first:.2g}% of the candidates are above 2σ. Noise alone gives 2.3%."
+    trend = "rose" if last > 1.15 * first else "fell" if last < 0.87 * first else "hardly changed"
     return (
-        f"The share above two sigma {trend}, from {100 * shares[0]:.2g}% in the first round to {100 * shares[-1]:.2g}% "
-        "in the last; noise alone gives 2.3%."
+        f"The share above 2σ {trend}: {first:.2g}% in the first round, {last:.2g}% in the last. Noise alone gives 2.3%."
     )
 
 
 def of_effective(signals: list[Signal], samples: int) -> str:
-    """Say among how many candidates the votes are spread."""
+    """Say how many candidates share the votes."""
     last = signals[-1].effective
     if last is None:
-        return "The noise hides among how many candidates the votes of the last round are spread."
+        return "In the last round, noise hides how many candidates share the votes."
     relation = "more than" if last > 1.15 * samples else "fewer than" if last < 0.87 * samples else "about as many as"
     return (
-        f"In the last round the votes are spread as if {_about(last)} candidates shared them evenly, {relation} the "
-        f"{samples:,} that can stay."
+        f"In the last round, the votes are spread as if {_about(last)} candidates shared them evenly. That is "
+        f"{relation} the {samples:,} kept."
     )
 
 
-def of_map(folder: RunRecord) -> str:
+def of_map(record: RunRecord) -> str:
     """Say how much the last round has changed."""
-    size = len(folder.samples(folder.last))
-    if not folder.rounds:
-        return f"The {size:,} {folder.noun} of the start, as the generator wrote them."
-    last = folder.rounds[-1]
+    size = len(record.samples(record.last))
+    if not record.rounds:
+        return f"The {size:,} initial {record.noun}, as generated."
+    last = record.rounds[-1]
     new = int((last.scales[last.chosen] > 0).sum())
-    return (
-        f"In round {folder.last}, {new:,} of the {size:,} {folder.noun} are new and {size - new:,} stayed as they were."
-    )
+    return f"In round {record.last}, {new:,} of the {size:,} {record.noun} are new and {size - new:,} are unchanged."
 
 
-def embedder_called(spec: str) -> str:
-    """Name what compares the samples."""
-    known = {"minilm": "all-MiniLM-L6-v2", ROWS: "how many of their columns agree"}
+def embedder_name(spec: str) -> str:
+    """Return the name of what measures similarity."""
+    known = {"minilm": "all-MiniLM-L6-v2", ROWS: "the number of matching columns"}
     return known.get(spec) or spec.partition(":")[2].rsplit("/", 1)[-1]
 
 
-def of_axes(folder: RunRecord, shown: float, embedder: str, *, exact: bool) -> str:
-    """Say what lies near what."""
+def of_axes(noun: str, share: float, embedder: str, *, exact: bool) -> str:
+    """Say what distance on the map means."""
     if exact:
-        return "Samples have two coordinates; the map is their plane."
+        return "The samples have two coordinates, and the map shows them."
     return (
-        f"{folder.noun.capitalize()} near each other are alike, by {embedder}. The map shows the two directions in "
-        f"which the synthetic {folder.noun} differ most, {100 * shown:.0f}% of all difference, so some that look near "
-        "are not."
+        f"Similar {noun} are close together, as measured by {embedder}. The map shows the first two principal "
+        f"components of the synthetic {noun}, {100 * share:.0f}% of the variance, so {noun} that look close can differ."
     )
 
 
 def of_regions(regions: Regions, noun: str) -> str:
-    """Say how many regions are thin for sure."""
-    thin = [each for each in regions.found if each.verdict == "thin"]
-    if not thin:
-        return f"In no region do the {noun} fall short of the votes by more than the noise leaves open."
-    worst = max(thin, key=lambda each: each.votes - each.samples)
+    """Say how many regions are significantly underrepresented."""
+    if not regions.clusters:
+        return "Noise hides even the total number of votes, so regions cannot be compared."
+    under = [region for region in regions.clusters if region.verdict == "underrepresented"]
+    if not under:
+        return f"No region lacks {noun} by more than the margin of error."
+    worst = max(under, key=lambda region: region.votes - region.samples)
     name = f"“{', '.join(worst.words)}”" if worst.words else worst.typical
-    many = "One region is thin" if len(thin) == 1 else f"{len(thin)} regions are thin"
+    count = "One region is" if len(under) == 1 else f"{len(under)} regions are"
     return (
-        f"{many}: the widest gap is that of {name}, with {100 * worst.samples:.0f}% of the {noun} for "
-        f"{100 * worst.votes:.0f}% of the votes, give or take {100 * worst.error:.0f}."
+        f"{count} underrepresented. The largest gap is at {name}: {100 * worst.samples:.0f}% of the {noun} for "
+        f"{100 * worst.votes:.0f}% ± {100 * worst.error:.0f} of the votes."
     )
 
 
-def of_samples(folder: RunRecord) -> str:
+def of_samples(record: RunRecord) -> str:
     """Say where the last samples come from."""
-    m = len(folder.samples(folder.last))
-    if not folder.rounds:
-        return f"The {m:,} {folder.noun} of the start; nothing has voted yet."
-    origins, varied = folder.ways
+    size, initial = len(record.samples(record.last)), len(record.start)
+    if not record.rounds:
+        return f"The {size:,} initial {record.noun}; no round is done yet."
+    origins, varied = record.ways
     first, same = len(set(origins.tolist())), int((varied == 0).sum())
-    return (
-        f"The {m:,} {folder.noun} descend from {first:,} of the {len(folder.start):,} at the start; "
-        f"{same:,} {'was' if same == 1 else 'were'} never changed."
-    )
+    return f"The {size:,} {record.noun} descend from {first:,} of the {initial:,} initial ones; {same:,} never changed."
 
 
-def of_variety(folder: RunRecord, found: Repetition) -> str:
+def of_diversity(record: RunRecord, measured: Repetition) -> str:
     """Say whether the texts repeat one another, and how many lineages are left."""
-    shared = f"{found.repeating:.0%} of the {len(folder.samples(folder.last)):,} texts share eight words in a row with"
-    usual = f"among 2,000 abstracts and 10,000 forum posts that people wrote, {USUAL_POSTS:.0%} to {USUAL:.0%} do"
-    plainly = "These texts repeat one another: " * repeats_itself(found.repeating)
-    said = f"{plainly}{shared} another one; {usual}."
-    if not folder.rounds:
-        return said
-    left, largest = len(folder.families[-1]), int(folder.families[-1][0])
-    lineages = f"{left:,} of the {len(folder.start):,} lineages of the start are left"
-    return f"{said} {lineages}; the largest has {largest:,} texts."
+    warning = "These texts repeat one another: " if repeats_itself(measured.repeating) else ""
+    sentence = (
+        f"{warning}{measured.repeating:.0%} of the {len(record.samples(record.last)):,} texts share eight consecutive "
+        f"words with another text. For texts that people wrote it was {USUAL_POSTS:.0%} (10,000 forum posts) and "
+        f"{USUAL:.0%} (2,000 abstracts)."
+    )
+    if not record.rounds:
+        return sentence
+    left, largest = len(record.families[-1]), int(record.families[-1][0])
+    lineages = f"{left:,} of the {len(record.start):,} initial lineages are left; the largest has {largest:,} "
+    return f"{sentence} {lineages}{'text' if largest == 1 else 'texts'}."
 
 
 def _about(number: float) -> str:

@@ -306,7 +306,7 @@ def test_the_commands(folder: Path, tmp_path: Path) -> None:
         found = command.invoke(app, [name, out])
         assert found.exit_code == 0, found.output
     page = (tmp_path / "run" / "release" / "report.html").read_text()
-    for told in ("hoot", "20 synthetic rows", "alike, by how many of their columns agree"):
+    for told in ("hoot", "20 synthetic rows", "as measured by the number of matching columns"):
         assert told in page
     missing = command.invoke(app, ["plan", *flags[:1], "--schema", str(tmp_path / "none.toml"), "--epsilon", "1"])
     assert missing.exit_code != 0
