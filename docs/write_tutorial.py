@@ -78,7 +78,11 @@ def select(output: str, selected: str | None) -> str:
 
 def _wrapped(lines: list[str]) -> str:
     """Return lines with the long ones wrapped, as a terminal would show them."""
-    return "".join(f"{textwrap.fill(line, WIDTH) if len(line) > WIDTH else line}\n" for line in lines)
+    return "".join(f"{_fill(line) if len(line) > WIDTH else line}\n" for line in lines)
+
+
+def _fill(line: str) -> str:
+    return textwrap.fill(line, WIDTH, subsequent_indent="  " if line.startswith("- ") else "")
 
 
 def prepare(folder: Path) -> None:
