@@ -14,6 +14,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
+smartquotes = False  # they would turn the hyphens of a flag into a dash
 highlight_language = "none"  # a block without a language is a command or its output
 html_theme = "furo"
 html_static_path = ["_static"]
