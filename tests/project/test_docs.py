@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+import gape as public
 from command import gape
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md"))
 LONG = ("cluster.md", "compare.md")  # in test_long_pages.py, so that another process can run them
+ELSEWHERE = {"tutorial.md", "index.md"}  # test_tutorial.py runs the commands whose output a page shows
 
 SMALL = {"generator": "corpus:public.csv", "samples": 4, "rounds": 1, "scales": "0.4"}
 SMALL_FLAGS = [part for name, value in SMALL.items() for part in (f"--{name}", str(value))]
@@ -32,6 +34,8 @@ SMALLER = {
     'folder="runs/in-python")': 'folder="runs/in-python", generator="corpus:public.csv", samples=4, rounds=1)',
     '"samples": 200})': '"samples": 20, "rounds": 2})',
     "epsilon=4, samples=4, rounds=1)": 'epsilon=4, samples=4, rounds=1, generator="corpus:public.csv")',
+    "epsilon=1, samples=100)": 'epsilon=1, budget_epsilon=9, samples=4, rounds=1, generator="corpus:public.csv")',
+    "rounds=6, samples=100, scales=(0.2, 0.5, 0.8), copies=2": "rounds=1, samples=3, scales=(0.3,), copies=1",
 }
 
 
@@ -65,8 +69,7 @@ def smaller(code: str) -> str:
 def run_blocks(page: str) -> None:
     """Run the blocks of a page one after the other, in the folder that this process is in."""
     known: dict[str, Any] = {}
-    if page != "tutorial.md":
-        execute("gape run reviews.csv --text review --epsilon 4 --out runs/reviews")
+    execute("gape run reviews.csv --text review --epsilon 4 --out runs/reviews")
     for kind, text in blocks(page):
         if kind == "python":
             exec(compile(smaller(text), page, "exec"), known)  # noqa: S102  (it is ours)
@@ -76,7 +79,7 @@ def run_blocks(page: str) -> None:
                     execute(command)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page) and page not in LONG])
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page) and page not in {*LONG, *ELSEWHERE}])
 @pytest.mark.usefixtures("here")
 def test_every_block_runs(page: str) -> None:
     run_blocks(page)
@@ -89,6 +92,19 @@ def test_the_reference_of_the_command_line_is_that_of_the_code() -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert (DOCS / "cli.md").read_text() == module.reference(), "run python docs/cli_reference.py"
+
+
+def test_the_reference_of_the_python_api_has_every_public_name_once() -> None:
+    named = re.findall(
+        r"^\.\. auto(?:class|function|exception):: (\w+)(?:\(.*\))?$", (DOCS / "api.md").read_text(), flags=re.MULTILINE
+    )
+    assert sorted(named) == sorted(public.__all__)
+
+
+def test_every_file_that_the_notation_names_exists() -> None:
+    named = re.findall(r"`([\w/]+\.(?:py|toml))`", (DOCS / "notation.md").read_text())
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / "src" / "gape" / name).exists()] == []
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
