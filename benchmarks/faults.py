@@ -40,9 +40,9 @@ from gape.core.types import Points, Samples  # noqa: E402
 from gape.language.scripted import ScriptedModel  # noqa: E402
 from gape.privacy.ledger import Ledger  # noqa: E402
 from gape.privacy.noise import SeededNoise  # noqa: E402
+from gape.runs.folder.stored import LEDGER_SUFFIX  # noqa: E402
 from gape.runs.settings import Settings  # noqa: E402
 from gape.runs.synthesize import run_text  # noqa: E402
-from gape.runs.text_folder import LEDGER_SUFFIX  # noqa: E402
 from generators.writing import write  # noqa: E402
 from made_up import private_rows, write_csv  # noqa: E402
 

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from gape.core.types import Points
-from gape.evaluation.metrics import balls, classical_recall, wasserstein1
+from gape.metrics import balls, classical_recall, wasserstein1
 
 FASTER = 3.0
 MEGABYTES = 300

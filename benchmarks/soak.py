@@ -45,8 +45,8 @@ from gape.evolution.plan import Plan  # noqa: E402
 from gape.generators.vectors import GaussianGenerator, StartFromBox  # noqa: E402
 from gape.language.request import Request  # noqa: E402
 from gape.privacy.ledger import Budget, Ledger  # noqa: E402
+from gape.runs.folder.stored import LEDGER_SUFFIX  # noqa: E402
 from gape.runs.run import run  # noqa: E402
-from gape.runs.text_folder import LEDGER_SUFFIX  # noqa: E402
 from gape.selection.local_search import Gape  # noqa: E402
 from gape.voting.electorate import LocalElectorate  # noqa: E402
 from generators.writing import write  # noqa: E402

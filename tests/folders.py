@@ -12,7 +12,7 @@ from gape.evolution.plan import Plan
 from gape.evolution.state import Proposal, State
 from gape.privacy.accounting import spent
 from gape.privacy.statement import PrivacyStatement
-from gape.runs.run_folder import RunFolder
+from gape.runs.folder.rounds import RunFolder
 
 LEDGER = "0123456789abcdef" * 2  # the id of the ledger that such runs are charged to
 PARTS = {"generator": "CorpusText()", "embedder": "MiniLM()", "selector": "Ranking()"}

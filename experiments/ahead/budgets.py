@@ -25,8 +25,8 @@ from experiments.corpus_text.run import Data
 
 from gape.core.types import Floats, Points
 from gape.evaluation.compare import Estimate
-from gape.evaluation.metrics import mean_nearest_distance, recall, sinkhorn1
 from gape.evolution.plan import Plan
+from gape.metrics import mean_nearest_distance, recall, sinkhorn1
 from gape.runs.advice import usual_delta, votes_against
 from gape.selection.local_search import Gape
 from gape.voting.several import several_nearest

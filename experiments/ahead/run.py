@@ -25,11 +25,11 @@ from gape.core.types import Floats, Indices, Samples
 from gape.embedders.minilm import MiniLM
 from gape.evaluation import plots
 from gape.evaluation.compare import Estimate
-from gape.evaluation.metrics import mean_nearest_distance, recall, sinkhorn1
 from gape.evaluation.plots import COLOURS
 from gape.evolution.evolve import evolve
 from gape.evolution.plan import Plan
 from gape.generators.corpus import CorpusText
+from gape.metrics import mean_nearest_distance, recall, sinkhorn1
 from gape.privacy.noise import SeededNoise
 from gape.runs.advice import usual_delta
 from gape.runs.resolve import VARIATIONS

@@ -24,8 +24,8 @@ from experiments.cluster_discovery.practical import RULES, SETTINGS, SWEEPS, Set
 from experiments.common import over_seeds, wilson, write_rows
 
 from gape.core.types import Floats
-from gape.evaluation.metrics.intervals import bootstrap
 from gape.evaluation.plots import COLOURS
+from gape.metrics.intervals import bootstrap
 
 FIELDS = ("case", "method", "seed", "clusters", "kept", "coverage", "rounds", "lost")
 Stored = dict[tuple[str, str], list[dict[str, float]]]  # by case and method

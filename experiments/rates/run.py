@@ -32,12 +32,12 @@ from experiments.rates.figures import draw_errors, draw_slopes
 from gape._support.files import write_atomically
 from gape.core.types import Floats, Points, Samples
 from gape.embedders.identity import IdentityEmbedder
-from gape.evaluation.metrics.transport import wasserstein1
 from gape.evolution.evolve import evolve
 from gape.evolution.plan import Plan
 from gape.evolution.presets import beyond_worst_case
 from gape.evolution.theory import WorstCasePlan, plan_worst_case
 from gape.generators.vectors import GaussianGenerator, StartFromSet
+from gape.metrics.transport import wasserstein1
 from gape.privacy.noise import SeededNoise
 from gape.selection.bounded_lipschitz import BoundedLipschitz
 from gape.voting.electorate import LocalElectorate

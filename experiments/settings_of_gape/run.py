@@ -30,8 +30,8 @@ from gape._support.clustering import assign, k_means
 from gape.core.errors import InputError
 from gape.embedders.minilm import MiniLM
 from gape.evaluation.compare import Estimate
-from gape.evaluation.metrics import mean_nearest_distance, recall, sinkhorn1
 from gape.evolution.evolve import evolve
+from gape.metrics import mean_nearest_distance, recall, sinkhorn1
 from gape.privacy.noise import SeededNoise
 from gape.runs.advice import usual_delta
 from gape.voting.electorate import LocalElectorate

@@ -23,15 +23,13 @@ from experiments.common import over_seeds, write_rows
 
 from gape.core.protocols import Selector
 from gape.evaluation.compare import Estimate
-from gape.evaluation.metrics import recall, sinkhorn1
-from gape.evaluation.metrics.tables import column_distances, pair_distance
 from gape.evolution.plan import Plan
-from gape.modalities import Schema, load_rows
+from gape.metrics import recall, sinkhorn1
+from gape.metrics.tables import column_distances, pair_distance
+from gape.modalities import Rows, Schema, load_rows
 from gape.modalities.rows.embedder import RowEmbedder
 from gape.modalities.rows.generator import RowGenerator
 from gape.runs.advice import usual_delta, votes_against
-from gape.runs.resolve import VARIATIONS
-from gape.runs.settings import ROWS
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
 from gape.voting.several import several_nearest
@@ -77,13 +75,13 @@ class Task:
 def scored(task: Task) -> tuple[float, ...]:
     """Run once, and score the last rows by the records that did not vote."""
     schema = Schema.read(task.schema)
-    rows = load_rows(task.private, schema).texts
+    rows = load_rows(task.private, schema).content
     order = np.random.default_rng([task.seed, *b"split"]).permutation(len(rows))
     out = round(HELD_OUT * len(rows))
     held_out, voters = rows[order[:out]], rows[order[out:]]
     embedder, generator = RowEmbedder(schema), RowGenerator(schema, task.way.crossed)
     private = embedder.embed(voters)
-    scales, _ = VARIATIONS[ROWS]
+    scales = Rows.scales
     evenly = Plan(task.epsilon, usual_delta(len(voters)), task.way.rounds, task.samples).sigma
     rng, noise = (np.random.default_rng([task.seed, *name]) for name in (b"vary", b"noise"))
     chosen = generator.random(task.samples, rng)

@@ -28,10 +28,10 @@ from gape.core.types import Points
 from gape.embedders.minilm import MiniLM
 from gape.evaluation import plots
 from gape.evaluation.compare import Estimate
-from gape.evaluation.metrics import recall, sinkhorn1
 from gape.evaluation.plots import COLOURS, GREY, MARKERS
 from gape.evolution.evolve import evolve
 from gape.evolution.plan import Plan
+from gape.metrics import recall, sinkhorn1
 from gape.privacy.noise import SeededNoise
 from gape.runs.advice import usual_delta
 from gape.runs.resolve import VARIATIONS

@@ -184,7 +184,7 @@ def read(path: str, data: Dataset, limit: int) -> Records:
     records = load_texts(path, data.column, label=data.label)
     chosen = np.sort(np.random.default_rng(0).permutation(len(records.texts))[:limit])
     texts = np.array([" ".join(str(text).split()[:WORDS]) for text in records.texts[chosen]], dtype=object)
-    return replace(records, texts=texts, labels=None if records.labels is None else records.labels[chosen])
+    return replace(records, content=texts, labels=None if records.labels is None else records.labels[chosen])
 
 
 def main() -> None:

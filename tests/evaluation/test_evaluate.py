@@ -15,7 +15,7 @@ from gape.evaluation.evaluate import Evaluation, Scoring, evaluate
 from gape.privacy.ledger import Ledger
 from gape.privacy.noise import SeededNoise
 from gape.runs.export import export
-from gape.runs.record import read_run
+from gape.runs.folder.record import read_run
 from gape.runs.settings import Settings
 from gape.runs.synthesize import run_text
 from made_up import STARS, leaks, private_rows, public_texts, write_corpus, write_csv
@@ -232,7 +232,7 @@ def test_what_cannot_be_scored_is_refused(here: Path, tmp_path: Path) -> None:
         evaluate(texts_of(10), rows, embedder="openai:tiny", embedder_base_url="http://127.0.0.1:9/v1")
     with closing(Ledger(tmp_path / "ledger", parts.BUDGET)) as ledger:
         parts.small_run(tmp_path / "vectors", ledger)
-    with pytest.raises(RunError, match="holds no text run"):
+    with pytest.raises(RunError, match="holds no run of `gape run`"):
         evaluate(tmp_path / "vectors", rows)
 
 

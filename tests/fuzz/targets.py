@@ -20,19 +20,19 @@ import pyarrow.parquet as pq
 import parts
 from folders import LEDGER, PARTS, finished_folder, plan_for, statement_of
 from fuzz.mutations import as_json, as_toml, odd_value, recode, spoil_bytes, spoil_value
-from gape._support.files import samples_to_arrow
 from gape.evolution.plan import Plan
 from gape.generators.prompts import load
 from gape.language.request import Completion, Request
 from gape.language.scripted import ScriptedModel
 from gape.language.stored import Stored, stored_tokens
 from gape.modalities import load_texts
+from gape.modalities.arrow import samples_to_arrow
 from gape.privacy.ledger import Budget, Ledger
 from gape.report import write_report
 from gape.runs.export import export
-from gape.runs.run_folder import RunFolder
+from gape.runs.folder.rounds import RunFolder
+from gape.runs.folder.stored import SettingsFolder
 from gape.runs.settings import Settings, read_toml, settings_fields
-from gape.runs.text_folder import TextFolder
 
 CANARY = "Quokka-55190"  # in every private cell; no message may repeat it
 ROWS = [{"text": f"{CANARY} wrote this in row {i} of it", "label": f"l{i % 2}", "user": i % 3} for i in range(12)]
@@ -234,7 +234,7 @@ def _finished_run(path: Path, *, texts: bool) -> Path:
     if texts:
         values = {"data": "reviews.csv", "epsilon": 2.0, "samples": size, "rounds": 2, "scales": [0.5]}
         settings = Settings.of(values, {"generator": "corpus:public.txt"})
-        TextFolder(path).write(settings)
+        SettingsFolder(path).write(settings)
         _write_answers(path / "internal" / "answers.sqlite")
     return path
 
@@ -309,7 +309,7 @@ def _use_run(folder: Path, rng: random.Random) -> None:
         lambda: export(run, folder / "out.csv", "csv"),
         lambda: export(run, folder / "out", "hf"),
         lambda: write_report(run, folder / "report.html", with_map=not (run / "internal" / "settings.toml").exists()),
-        lambda: TextFolder(run).status() if (run / "internal" / "settings.toml").exists() else None,
+        lambda: SettingsFolder(run).status() if (run / "internal" / "settings.toml").exists() else None,
         lambda: _load_round(run),
     ]
     rng.shuffle(steps)

@@ -20,6 +20,7 @@ FLOORS = [
     {"evolution", "language"},
     {"embedders"},
     {"generators"},
+    {"metrics"},
     {"modalities"},
     {"distributed"},
     {"runs"},

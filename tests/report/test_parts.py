@@ -14,7 +14,7 @@ from gape.report.lineage import _shorten
 from gape.report.plane import fit_plane
 from gape.report.regions import Voted, find_regions
 from gape.report.signal import effective_candidates, measure_all
-from gape.runs.record import Round, read_run
+from gape.runs.folder.record import Round, read_run
 from report.runs import vector_run
 
 SIGMA = 7.0

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import parts
-from gape._support.files import read_json, read_table, samples_from_arrow, write_json
+from gape._support.files import read_json, read_table, write_json
 from gape.embedders.minilm import MiniLM
 from gape.modalities import load_texts
+from gape.modalities.arrow import samples_from_arrow
 from gape.report import write_report
 from gape.voting.nearest import nearest_votes
 from made_up import CANARIES

@@ -15,7 +15,7 @@ from gape.core.errors import InputError, PrivacyError, RunError
 from gape.privacy.statement import PrivacyStatement
 from gape.report import Embedding, write_report
 from gape.report.page import as_script
-from gape.runs.record import read_run
+from gape.runs.folder.record import read_run
 from report.reading import data_of, elements_of, words_of
 from report.runs import HOSTILE, stopped, vector_run
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from gape.core.types import Samples
+from gape.modalities import Rows
 from gape.report import page
 from gape.report.charts import element
 from gape.report.lineage import gather, hold
@@ -19,7 +20,7 @@ from gape.report.page import Internal, MapData, render
 from gape.report.plane import fit_plane
 from gape.report.private import PrivateView
 from gape.report.regions import Region, Regions
-from gape.runs.record import RunRecord, read_run
+from gape.runs.folder.record import RunRecord, read_run
 from report.reading import elements_of
 
 # Kept as they are: what the code looks up or opens, and what it never shows.
@@ -115,8 +116,7 @@ def test_no_column_or_part_of_a_run_becomes_markup(texts: Path, tmp_path: Path) 
     rows = [f'{{"{markup("column").replace(chr(34), "")}": {i}}}' for i in range(len(record.start))]
     parts = {"generator": "RowGenerator()", "embedder": "RowEmbedder()", markup("part"): "Ranking()"}
     begun = replace(record.begun, parts=parts)
-    record = replace(record, begun=begun, settings=None, rounds=(), start=np.array(rows, dtype=object))
-    assert record.noun == "rows"
+    record = replace(record, begun=begun, settings=None, modality=Rows(), rounds=(), start=np.array(rows, dtype=object))
     html = page_of(planted(record, "record"), internal=False)
     assert_harmless(html, {"column", "part"}, tmp_path)
 

@@ -10,7 +10,7 @@ from gape.core.types import Samples
 from gape.evolution.plan import Plan
 from gape.evolution.state import Proposal, State
 from gape.report import write_report
-from gape.runs.run_folder import RunFolder
+from gape.runs.folder.rounds import RunFolder
 from report.reading import data_of, words_of
 
 SAMPLES, ROUNDS, VARIATIONS, WORDS = 2000, 10, 7, 90

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gape._support.files import samples_to_arrow
 from gape.core.errors import BudgetError, InputError, PrivacyError, RunError
 from gape.embedders.minilm import MiniLM
 from gape.modalities import load_texts
+from gape.modalities.arrow import samples_to_arrow
 from gape.privacy.ledger import Ledger
 from gape.privacy.noise import SeededNoise
 from gape.runs import embedding

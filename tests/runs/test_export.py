@@ -21,7 +21,7 @@ from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import SecureNoise
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.export import Format, export
-from gape.runs.run_folder import RunFolder
+from gape.runs.folder.rounds import RunFolder
 
 FORMATS = get_args(Format)
 TEXTS = [

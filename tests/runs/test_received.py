@@ -21,10 +21,10 @@ from gape.core.errors import PrivacyError, RunError
 from gape.evaluation.evaluate import evaluate
 from gape.privacy.ledger import Budget, Ledger
 from gape.runs.expand import expand
-from gape.runs.record import ContradictionError, read_run
+from gape.runs.folder.record import ContradictionError, read_run
+from gape.runs.folder.stored import SettingsFolder
 from gape.runs.settings import Settings, read_toml
 from gape.runs.synthesize import resume, run_text
-from gape.runs.text_folder import TextFolder
 from made_up import CANARIES, PROMPTS, private_rows, write_corpus, write_csv
 
 TOKEN = "ghp_Marked53cret4711"  # noqa: S105  (made up)
@@ -149,12 +149,12 @@ class TestSeal:
 
     def test_a_run_is_its_users_until_somebody_changes_it_and_wherever_it_is_moved(self, here: Path) -> None:
         run = a_run(here)
-        assert TextFolder(run).own
+        assert SettingsFolder(run).own
         shutil.move(run, here / "moved")
-        assert TextFolder(here / "moved").own
+        assert SettingsFolder(here / "moved").own
         file = here / "moved" / "internal" / "settings.toml"
         file.write_text(file.read_text().replace("seed = 0", "seed = 1"))
-        assert not TextFolder(here / "moved").own
+        assert not SettingsFolder(here / "moved").own
 
     def test_consent_is_not_stored(self, here: Path, server: FaultyServer) -> None:
         run = a_run(here, embedder="openai:x", base_url=server.url, private_text_may_leave=True, stop=True)
@@ -221,7 +221,7 @@ class TestNothingIsSent:
             resume(run)
         given: dict[str, Any] = {"data": str(here / "reviews.csv"), "generator": f"corpus:{here / 'public.txt'}"}
         assert len(resume(run, **given)) == 6
-        assert TextFolder(run).own
+        assert SettingsFolder(run).own
 
     def test_a_report_reads_no_data_and_loads_no_model_that_a_stranger_names(self, here: Path) -> None:
         run = received(a_run(here), data=json.dumps(str(here / "secret.txt")))
@@ -289,12 +289,12 @@ class TestLedgers:
 
     def test_what_a_stranger_says_of_the_ledger_is_not_looked_up(self, here: Path) -> None:
         run = a_run(here)
-        known = TextFolder(run).status()
+        known = SettingsFolder(run).status()
         assert known.epsilon_spent is not None
         received(run)
-        assert TextFolder(run).status().epsilon_spent is None
+        assert SettingsFolder(run).status().epsilon_spent is None
         assert "give --ledger" in gape("status", run).stdout
-        given = TextFolder(run).status(str(here / "reviews.csv.gape-ledger.sqlite"))
+        given = SettingsFolder(run).status(str(here / "reviews.csv.gape-ledger.sqlite"))
         assert given.epsilon_spent == known.epsilon_spent
 
     def test_a_link_to_the_data_leads_to_its_ledger(self, here: Path) -> None:

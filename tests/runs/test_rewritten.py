@@ -6,18 +6,20 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from gape._support.files import samples_to_arrow, write_table
+from gape._support.files import write_table
 from gape.core.errors import RunError
 from gape.core.types import Floats, Points, Samples, as_samples, texts_of
 from gape.evolution.last_pass import LastPass
 from gape.evolution.plan import Plan
 from gape.evolution.state import State
 from gape.generators.labels import labelled
+from gape.modalities.arrow import samples_to_arrow
 from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import SeededNoise
-from gape.runs.record import read_run
+from gape.runs.folder.layout import RoundFiles
+from gape.runs.folder.record import read_run
+from gape.runs.folder.rounds import read_rewritten
 from gape.runs.run import run
-from gape.runs.run_folder import read_rewritten
 from gape.selection.ranking import Ranking
 from gape.voting.electorate import LocalElectorate
 
@@ -126,12 +128,12 @@ def test_another_label_is_refused(tmp_path: Path) -> None:
         found = labelled(labels, as_samples(["rewritten"]))
         write_table(tmp_path / "rewritten.parquet", {"place": np.array([1]), "sample": samples_to_arrow(found)})
         if known:
-            rewritten = read_rewritten(tmp_path, samples)
+            rewritten = read_rewritten(RoundFiles(tmp_path), samples, None)
             assert rewritten is not None
             assert rewritten["text"].tolist() == ["one text", "rewritten"]
         else:
             with pytest.raises(RunError, match="has other labels than its round"):
-                read_rewritten(tmp_path, samples)
+                read_rewritten(RoundFiles(tmp_path), samples, None)
 
 
 def test_a_changed_text_is_not_what_was_published(tmp_path: Path, ledger: Ledger) -> None:

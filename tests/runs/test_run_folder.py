@@ -11,17 +11,18 @@ import pytest
 
 import gape
 import parts
-from gape._support.files import read_json, samples_from_arrow, samples_to_arrow, write_json, write_table
+from gape._support.files import read_json, write_json, write_table
 from gape.core.errors import BudgetError, PrivacyError, RunError
 from gape.core.types import Points, Samples
 from gape.embedders.identity import IdentityEmbedder
 from gape.evolution.state import State
+from gape.modalities.arrow import samples_from_arrow, samples_to_arrow
 from gape.privacy.accounting import noise_scale
 from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import SecureNoise
 from gape.report import write_report
+from gape.runs.folder.rounds import RunFolder, VersionWarning, read_begun, versions_in_words
 from gape.runs.run import run
-from gape.runs.run_folder import RunFolder, VersionWarning, read_begun, versions_in_words
 from gape.voting.electorate import LocalElectorate
 from report.reading import words_of
 
@@ -105,7 +106,7 @@ def test_an_extended_run_pays_for_what_it_adds(tmp_path: Path) -> None:
     assert state.round == 4
     assert len(ledger.releases()) == 4
     assert statement.epsilon < extended.epsilon <= longer.epsilon * (1 + 1e-6)
-    assert np.array_equal(RunFolder(tmp_path / "run", "", longer).synthetic(2), first.synthetic)
+    assert np.array_equal(RunFolder(tmp_path / "run", "", longer, {}, None).synthetic(2), first.synthetic)
 
 
 def test_a_report_of_fewer_rounds_does_not_stay_beside_an_extended_run(tmp_path: Path) -> None:
@@ -343,7 +344,7 @@ def test_a_folder_with_other_content_is_left_alone(tmp_path: Path) -> None:
 def test_two_processes_cannot_share_a_folder(tmp_path: Path) -> None:
     ledger = new_ledger(tmp_path)
     parts.small_run(tmp_path / "run", ledger)
-    folder = RunFolder(tmp_path / "run", "", parts.PLAN)
+    folder = RunFolder(tmp_path / "run", "", parts.PLAN, {}, None)
     with folder.locked(), pytest.raises(RunError, match="in use by another process"):
         parts.small_run(tmp_path / "run", ledger)
 

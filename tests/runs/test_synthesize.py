@@ -23,10 +23,10 @@ from gape.audit.books import audit_run
 from gape.core.errors import BudgetError, InputError, PrivacyError, RunError, SpendingError
 from gape.language.request import Request
 from gape.privacy.noise import SeededNoise
+from gape.runs.folder.stored import SettingsFolder, ledger_of
 from gape.runs.progress import Progress
 from gape.runs.settings import Settings
 from gape.runs.synthesize import resume, run_text, synthesize
-from gape.runs.text_folder import TextFolder, ledger_of
 from generators.writing import write
 from made_up import CANARIES, PROMPTS, STARS, leaks, private_rows, public_texts, write_corpus, write_csv
 
@@ -101,12 +101,12 @@ class TestFolder:
     def test_another_run_on_the_data_says_that_all_together_have_no_guarantee(self, data: Path) -> None:
         first, second = data.parent / "first", data.parent / "second"
         run_text(by_corpus(data, separation="private-kmeans", budget_epsilon=20.0), first)
-        stood = TextFolder(first).status()
+        stood = SettingsFolder(first).status()
         assert stood.epsilon_spent == stood.dataset_epsilon == math.inf
         found = run_text(by_corpus(data, budget_epsilon=20.0), second).privacy
         assert found.private
         assert found.dataset_epsilon == math.inf
-        stood = TextFolder(second).status()
+        stood = SettingsFolder(second).status()
         assert stood.epsilon_spent is not None
         assert stood.epsilon_spent <= 4.0
         assert stood.dataset_epsilon == math.inf
@@ -136,7 +136,7 @@ class TestFolder:
             data = write_csv(tmp_path / f"{count}.csv", private_rows(count))
             chosen = by_corpus(data, neighbours="add_remove", delta=1e-3)
             found = run_text(chosen, tmp_path / f"run {count}")
-            stored = TextFolder(tmp_path / f"run {count}").settings()
+            stored = SettingsFolder(tmp_path / f"run {count}").settings()
             said.append((replace(found.privacy, ledger="").text(), replace(stored, data="")))
         assert said[0] == said[1]
         assert "Taken as public: the settings" in said[0][0]
@@ -199,7 +199,7 @@ class TestFolder:
         made = run_text(chosen, data.parent / "run")
         assert made.labels is not None
         assert set(made.labels) <= set(STARS)  # what no record has is not what survives
-        assert TextFolder(data.parent / "run").settings().initial == 5
+        assert SettingsFolder(data.parent / "run").settings().initial == 5
 
     def test_a_run_goes_on_with_its_own_ledger_alone(self, data: Path) -> None:
         folder, ledger = data.parent / "run", data.parent / "reviews.csv.gape-ledger.sqlite"
@@ -210,7 +210,7 @@ class TestFolder:
 
         with pytest.raises(KeyboardInterrupt):
             run_text(by_corpus(data), folder, progress=stop)
-        before, kept = TextFolder(folder).settings(), TextFolder(folder).status()
+        before, kept = SettingsFolder(folder).settings(), SettingsFolder(folder).status()
         with pytest.raises(RunError, match=r"is not at .*nope.sqlite; put it back there"):
             resume(folder, ledger=str(data.parent / "nope.sqlite"))
         assert not (data.parent / "nope.sqlite").exists()
@@ -218,19 +218,19 @@ class TestFolder:
         run_text(by_corpus(other), data.parent / "second")
         with pytest.raises(RunError, match="is charged to another ledger"):
             resume(folder, ledger=f"{other}.gape-ledger.sqlite")
-        assert TextFolder(folder).settings() == before
+        assert SettingsFolder(folder).settings() == before
         moved = ledger.rename(data.parent / "elsewhere.sqlite")
-        assert TextFolder(folder).status().epsilon_spent is None
+        assert SettingsFolder(folder).status().epsilon_spent is None
         shutil.copy(f"{other}.gape-ledger.sqlite", ledger)
-        assert TextFolder(folder).status().epsilon_spent is None  # not known, and not that of another run
+        assert SettingsFolder(folder).status().epsilon_spent is None  # not known, and not that of another run
         ledger.unlink()
         moved.rename(ledger)
-        assert TextFolder(folder).status() == kept
+        assert SettingsFolder(folder).status() == kept
         assert resume(folder).privacy.private
 
     def test_settings_are_written_in_full(self, data: Path) -> None:
         run_text(by_corpus(data), data.parent / "run")
-        stored = TextFolder(data.parent / "run").settings()
+        stored = SettingsFolder(data.parent / "run").settings()
         assert stored.data == str(data)
         assert stored.delta == pytest.approx(1 / (90 * math.log(90)))
         assert (stored.samples, stored.initial, stored.copies) == (6, 6, 1)
@@ -257,9 +257,9 @@ class TestFolder:
         folder = data.parent / "mine"
         folder.mkdir()
         (folder / "thesis.txt").write_text("")
-        with pytest.raises(RunError, match="is not the folder of a text run"):
+        with pytest.raises(RunError, match="is not the folder of a run"):
             run_text(by_corpus(data), folder)
-        with pytest.raises(RunError, match="holds no text run"):
+        with pytest.raises(RunError, match="holds no run of `gape run`"):
             resume(folder)
         assert [path.name for path in folder.iterdir()] == ["thesis.txt"]
         assert not list(data.parent.glob("*ledger*"))
@@ -287,18 +287,18 @@ class TestFolder:
         folder = data.parent / "run"
 
         def stop(now: Progress) -> None:
-            assert now.round == 0 or TextFolder(folder).status().running
+            assert now.round == 0 or SettingsFolder(folder).status().running
             if now.doing == "voting" and now.round == 2:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
             run_text(by_corpus(data), folder, progress=stop)
-        halfway = TextFolder(folder).status()
+        halfway = SettingsFolder(folder).status()
         assert (halfway.rounds_done, halfway.voting, halfway.finished, halfway.running) == (1, True, False, False)
         assert halfway.epsilon_spent is not None
         assert 0 < halfway.epsilon_spent < 4
         resume(folder)
-        done = TextFolder(folder).status()
+        done = SettingsFolder(folder).status()
         assert (done.rounds_done, done.finished) == (2, True)
         assert done.epsilon_spent == pytest.approx(4.0, rel=1e-3)
 
@@ -390,7 +390,7 @@ class TestService:
             once = len(server.bodies)
             with pytest.raises(KeyboardInterrupt):
                 run_text(ledgers[1], data.parent / "run", progress=stop, noise=SeededNoise(1))
-            stored = TextFolder(data.parent / "run").status().answers
+            stored = SettingsFolder(data.parent / "run").status().answers
             assert stored >= 20
             before = settled(server)
             resumed = resume(data.parent / "run", noise=SeededNoise(1), exact_votes_may_leave=True)

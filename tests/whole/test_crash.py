@@ -15,8 +15,8 @@ import pytest
 
 import crashing
 import parts
-from gape._support.files import samples_from_arrow
 from gape.core.types import Samples
+from gape.modalities.arrow import samples_from_arrow
 from gape.privacy.ledger import Budget, Ledger
 from gape.voting.nearest import nearest_votes
 

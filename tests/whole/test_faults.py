@@ -15,6 +15,7 @@ from gape._support.files import write_atomically
 from gape.core.errors import GapeError, RunError
 from gape.privacy.ledger import Ledger
 from gape.report.facts import writing_seconds
+from gape.runs.folder.layout import Layout
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,12 +74,12 @@ def test_a_clock_that_jumps_changes_no_result(tmp_path: Path) -> None:
     """Times are shown and never decided by: with files of the future and the past a run is what it was."""
     with_ledger(tmp_path)
     rounds = tmp_path / "run" / "internal" / "rounds"
-    assert len(writing_seconds(tmp_path / "run", 2)) in {0, 2}
+    assert len(writing_seconds(Layout(tmp_path / "run"), 2)) in {0, 2}
     for number, path in enumerate(sorted(tmp_path.rglob("*"), reverse=True)):
         os.utime(path, (10**9 * number % 7919, 10**9 * number % 7919))
     os.utime(rounds / "001" / "candidates.parquet", (5, 5))
     os.utime(rounds / "000" / "synthetic.parquet", (9 * 10**9, 9 * 10**9))
-    assert writing_seconds(tmp_path / "run", 2) == []  # rather than a time that is not true
+    assert writing_seconds(Layout(tmp_path / "run"), 2) == []  # rather than a time that is not true
     with_ledger(tmp_path)
 
 

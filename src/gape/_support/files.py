@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gape.core.errors import RunError
-from gape.core.types import Samples, as_samples
 
 N = TypeVar("N", np.int64, np.float64)
 _LARGEST = 2**26  # bytes of a text or of JSON; selections of 10,000 samples have a hundredth of it
@@ -150,78 +149,6 @@ def read_numbers(path: Path, table: pa.Table, name: str, kind: type[N]) -> NDArr
             if np.isfinite(values).all():
                 return values
     raise RunError(f"{path} has no column {name!r} of numbers; restore it from a copy")
-
-
-def read_samples(path: Path, table: pa.Table) -> Samples:
-    """Return the samples of the table that was read from `path`: finite vectors, texts, or texts with labels."""
-    if table.column_names.count("sample") == 1:
-        column = table["sample"]
-        kind = column.type
-        if pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type) and kind.list_size:
-            flat = column.combine_chunks().flatten()
-            if len(flat) == len(column) * kind.list_size and not flat.null_count and np.isfinite(flat).all():
-                return samples_from_arrow(column)
-        elif not _lacks_texts(column):
-            return samples_from_arrow(column)
-    raise RunError(f"{path} has no column 'sample' of vectors or texts; restore it from a copy")
-
-
-def samples_to_arrow(samples: Samples) -> pa.Array:
-    """Turn vectors, (m, d) float32, texts, (m,), or texts with labels, (m,) with fields, into one parquet column."""
-    if samples.dtype.names:
-        return pa.StructArray.from_arrays(list(samples_to_columns(samples).values()), names=samples.dtype.names)
-    if samples.ndim == 2:
-        flat = pa.array(np.ascontiguousarray(samples, dtype=np.float32).ravel())
-        return pa.FixedSizeListArray.from_arrays(flat, samples.shape[1])
-    return pa.array(samples.tolist(), type=pa.string())
-
-
-def samples_from_arrow(column: pa.ChunkedArray) -> Samples:
-    """Turn a column written by `samples_to_arrow` back into samples."""
-    array = column.combine_chunks()
-    if pa.types.is_fixed_size_list(array.type):
-        vectors: Samples = array.flatten().to_numpy(zero_copy_only=False).reshape(-1, array.type.list_size)
-        return vectors.copy()
-    if pa.types.is_struct(array.type):
-        names = [array.type.field(i).name for i in range(array.type.num_fields)]
-        samples = np.empty(len(array), dtype=[(name, object) for name in names])
-        for name in names:
-            samples[name] = samples_from_arrow(pa.chunked_array([array.field(name)]))
-        return samples
-    return as_samples(array.to_pylist())
-
-
-def samples_to_columns(samples: Samples, *, rows: bool = False) -> dict[str, pa.Array]:
-    """Turn samples into the columns under which they are published: text, label and text, or sample for vectors.
-
-    With `rows` they are lines of JSON, one for each row of a table, and its columns are published.
-    """
-    if rows:
-        objects = [json.loads(line) for line in samples]
-        return {name: pa.array([each[name] for each in objects]) for name in (objects[0] if objects else ())}
-    if samples.dtype.names:
-        return {name: samples_to_arrow(samples[name]) for name in samples.dtype.names}
-    return {"sample" if samples.ndim == 2 else "text": samples_to_arrow(samples)}
-
-
-def holds_rows(parts: Mapping[str, str]) -> bool:
-    """Whether the samples of a run with these parts are rows of a table, each a line of JSON."""
-    return parts["embedder"].startswith("RowEmbedder(")
-
-
-def lines_of(table: pa.Table) -> list[str]:
-    """Return the rows of a published table as the lines of JSON that they were."""
-    return [json.dumps(row, ensure_ascii=False) for row in table.to_pylist()]
-
-
-def _lacks_texts(column: pa.ChunkedArray) -> bool:
-    """Whether a column has anything but texts in it, or, with fields, but a text and a label each."""
-    array = column.combine_chunks()
-    if pa.types.is_struct(array.type):
-        names = [array.type.field(i).name for i in range(array.type.num_fields)]
-        inner = (_lacks_texts(pa.chunked_array([array.field(name)])) for name in names if names.count(name) == 1)
-        return sorted(names) != ["label", "text"] or bool(array.null_count) or any(inner)
-    return not pa.types.is_string(array.type) or bool(array.null_count)
 
 
 def _plain(value: Any) -> Any:

@@ -23,9 +23,10 @@ from gape.evolution.plan import Plan
 from gape.privacy.accounting import Release, noise_scale, spent, stated
 from gape.privacy.ledger import SCHEMA, UNPAID
 from gape.privacy.statement import PrivacyStatement
-from gape.runs.record import EPSILON_TOLERANCE, ContradictionError, read_begun_run, read_statement, settings_file
-from gape.runs.run_folder import begun_file, read_begun
-from gape.runs.text_folder import LEDGER_SUFFIX, TextFolder
+from gape.runs.folder.layout import Layout
+from gape.runs.folder.record import EPSILON_TOLERANCE, ContradictionError, read_begun_run, read_statement
+from gape.runs.folder.rounds import read_begun
+from gape.runs.folder.stored import LEDGER_SUFFIX, SettingsFolder
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
     statement must claim what the ledger amounts to. `ledger` says where it lies, if the settings do not.
     """
     run = Path(run)
-    internal = run / "internal"
-    if not begun_file(run).exists():
+    layout = Layout(run)
+    if not layout.is_run:
         raise RunError(f"{run} is not the folder of a run that has begun; name the folder that the run was made in")
     folder = _check_folder(run)
     begun = read_begun(run)
@@ -88,13 +89,13 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
         _check_sigma(plan, mine),
         _check_unit(plan, facts, mine),
         _check_rounds(plan, mine),
-        _check_votes(internal, mine),
+        _check_votes(layout, mine),
         _check_source(mine, unpaid),
         _check_budget(facts, books),
     ]
-    told = (run / "release" / "privacy.json").exists()
+    told = layout.statement.exists()
     if told:
-        checks.append(_check_statement(run, plan, facts, mine, unpaid, total))
+        checks.append(_check_statement(layout, plan, facts, mine, unpaid, total))
     cost = spent([entry.release for entry in mine], plan.delta)
     return RunAudit(plan, len(mine), cost, told and len(mine) == plan.rounds, tuple(checks))
 
@@ -110,13 +111,13 @@ def _check_folder(run: Path) -> Check:
 
 def _ledger_path(run: Path) -> Path:
     """Where a text run says its ledger is, if this user wrote that."""
-    on_disk, inside = TextFolder(run), run / "internal" / "ledger.sqlite"
-    if not settings_file(run).exists():
+    on_disk = SettingsFolder(run)
+    if not on_disk.layout.settings.exists():
         raise InputError(f"{run} does not say where its ledger is; name it as ledger")
     settings = on_disk.agreed(["ledger", "data"])
     if settings.ledger == ":memory:":
         raise InputError(f"the ledger of {run} was kept in memory and is gone; there are no books to audit")
-    return Path(settings.ledger or (settings.data + LEDGER_SUFFIX if settings.data else inside))
+    return Path(settings.ledger or (settings.data + LEDGER_SUFFIX if settings.data else on_disk.layout.ledger))
 
 
 def _read_ledger(path: Path) -> tuple[dict[str, str], dict[str, list[Entry]]]:
@@ -176,10 +177,10 @@ def _check_rounds(plan: Plan, mine: list[Entry]) -> Check:
     return Check("releases", passed, finding if passed else f"{finding}, for {_rounds(turns)}")
 
 
-def _check_votes(internal: Path, mine: list[Entry]) -> Check:
+def _check_votes(layout: Layout, mine: list[Entry]) -> Check:
     """Votes on disk must be those that were charged: others would be a second draw, or were never paid for."""
     charged = {entry.turn: entry.votes for entry in mine}
-    kept = {int(file.parent.name): file for file in sorted(internal.glob("rounds/[0-9]*/votes.parquet"))}
+    kept = {turn: layout.round(turn).votes for turn in layout.voted()}
     wrong = [turn for turn in kept if turn not in charged or not _same(kept[turn], charged[turn])]
     finding = f"the votes of {len(kept)} rounds on disk are those in the ledger"
     if wrong:
@@ -217,21 +218,21 @@ def _check_budget(facts: dict[str, str], books: dict[str, list[Entry]]) -> Check
 
 
 def _check_statement(
-    run: Path, plan: Plan, facts: dict[str, str], mine: list[Entry], unpaid: str, total: float
+    layout: Layout, plan: Plan, facts: dict[str, str], mine: list[Entry], unpaid: str, total: float
 ) -> Check:
     """The statement, in figures and in words, must say what the ledger amounts to."""
     try:
-        statement = read_statement(run / "release" / "privacy.json")
+        statement = read_statement(layout.statement)
     except RunError:
         return Check("statement", passed=False, finding="it is damaged, or claims more than the releases it tells of")
-    complete = (run / "internal" / "rounds" / f"{plan.rounds:03d}" / "synthetic.parquet").exists()
+    complete = layout.round(plan.rounds).synthetic.exists()
     told = mine if complete else mine[: len(statement.sigma)]  # an extended run keeps its statement until it ends
     wrong = _misstated(statement, told, facts["neighbours"], plan.delta, total)
     if statement.unpaid != unpaid:
         wrong.append("unpaid")
     if statement.ledger != facts.get("id", "")[:12]:
         wrong.append("ledger")
-    if read_bounded(run / "release" / "PRIVACY.txt") != statement.text() + "\n":
+    if read_bounded(layout.words) != statement.text() + "\n":
         wrong.append("PRIVACY.txt")
     if wrong:
         finding = f"the statement does not say what the ledger does: {', '.join(wrong)}"

@@ -92,7 +92,7 @@ def _refuse_foreign(out: Path) -> None:
 
 def _targets(settings: Settings, embedder: Any) -> Points:
     require_private_embedding(embedder)
-    points: Points = embedder.embed(read_records(settings).texts)
+    points: Points = embedder.embed(read_records(settings).content)
     return points
 
 

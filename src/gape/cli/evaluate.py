@@ -15,6 +15,7 @@ from gape.evaluation.chart import draw_rounds
 from gape.evaluation.evaluate import MARK, Evaluation, Measure, Scoring
 from gape.evaluation.evaluate import evaluate as evaluate_texts
 from gape.evaluation.plots import require_matplotlib
+from gape.runs.folder.layout import Layout
 
 
 @errors_in_one_line()
@@ -76,7 +77,7 @@ def evaluate(
         )
     _print(output(), found)
     is_run = bool(found.rounds)
-    written = out or (Path(synthetic) / "internal" / "evaluation.json" if is_run else None)
+    written = out or (Layout(Path(synthetic)).evaluation if is_run else None)
     if written is None:
         output().print("Nothing was written; --out keeps it.", markup=False)
         return

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from gape.cli.shared import in_words, notes
+from gape.runs.folder.rounds import VersionWarning
 from gape.runs.progress import Progress
-from gape.runs.run_folder import VersionWarning
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gape.cli.shared import errors_in_one_line, notes, output
 from gape.report import Embedding, write_report
+from gape.runs.folder.layout import Layout
 
 
 @errors_in_one_line()
@@ -46,5 +47,5 @@ def report(
     output().print(str(path), markup=False)
     if internal:
         output().print("NOT DIFFERENTIALLY PRIVATE: it shows private data. Do not pass it on.", style="bold red")
-    elif path.parent.name == "internal":
+    elif path.name == Layout(run).internal_report.name and path.parent == Layout(run).internal:
         output().print("The run has not ended, so the report is not among what may be published.", style="yellow")

@@ -13,13 +13,13 @@ from rich.table import Table
 from gape.cli.flags import takes_changes
 from gape.cli.shared import errors_in_one_line, notes, output
 from gape.core.errors import InputError
-from gape.evaluation.metrics.repetition import repeats_itself
+from gape.metrics.repetition import repeats_itself
 from gape.privacy.accounting import stated
 from gape.runs.expand import expand as expand_run
 from gape.runs.export import Format
 from gape.runs.export import export as export_run
-from gape.runs.run_folder import versions_in_words
-from gape.runs.text_folder import Status, TextFolder
+from gape.runs.folder.rounds import versions_in_words
+from gape.runs.folder.stored import SettingsFolder, Status
 
 Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
 
@@ -35,7 +35,7 @@ def status(
     ] = None,
 ) -> None:
     """Say how far a run is, what it has spent, and what is there."""
-    now = TextFolder(run).status(ledger)
+    now = SettingsFolder(run).status(ledger)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in _rows(run, now).items():
         table.add_row(name, escape(value))

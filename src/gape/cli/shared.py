@@ -15,6 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from gape.core.errors import DeviceError, GapeError, ServiceError, SpendingError
+from gape.runs.folder.layout import Layout
 
 if TYPE_CHECKING:
     from gape.privacy.statement import PrivacyStatement
@@ -100,7 +101,7 @@ def resumable(folder: Path) -> Iterator[None]:
 
 
 def _begun(folder: Path) -> bool:
-    return (folder / "internal" / "settings.toml").exists()
+    return Layout(folder).settings.exists()
 
 
 def print_statement(console: Console, statement: PrivacyStatement) -> None:

@@ -19,12 +19,13 @@ from gape.privacy.accounting import stated
 from gape.runs.advice import ENGINES, MOST_SAMPLES, Outlook, outlook, round_cost
 from gape.runs.electorate import Here, open_private, refuse_shared_corpus, unit_of, units_of
 from gape.runs.embedder import make_embedder
+from gape.runs.folder.layout import Layout
+from gape.runs.folder.stored import SettingsFolder, ledger_of
 from gape.runs.generator import describe_writer, make_model, make_prompts, writes
 from gape.runs.resolve import make_plan, resolved, variations_of
 from gape.runs.settings import PRIVATE_KMEANS, Settings
 from gape.runs.synthesize import SyntheticTexts, run_text, settings_to_resume
 from gape.runs.synthesize import resume as resume_run
-from gape.runs.text_folder import TextFolder, ledger_of
 from gape.voting.store import VectorFolder
 
 _SHOWN_TEXTS, _SHOWN_CHARACTERS, _SHOWN_TOPICS = 3, 300, 12
@@ -103,7 +104,7 @@ def resume(
     of a run: where data and ledger lie now, keys, caps, the engine. Consent must be given again each time. In a folder
     from somebody else, give whatever reaches outside it, such as --data and --base-url: nothing it names is followed.
     """
-    if not TextFolder(run).finished:
+    if not SettingsFolder(run).finished:
         _fetch_models(settings_to_resume(run, changes))
     with resumable(run), watching() as progress:
         result = resume_run(run, progress=progress, **changes)
@@ -123,8 +124,8 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
     blank = f", {private.dropped} blank rows left out" if private.dropped else ""
     users = f" of {expected.units} users" if unit == "user" else ""
     variations = len(chosen.scales) * chosen.copies
-    what = "texts" if settings.schema is None else "rows"
-    kept = f" and the {what[:-1]} itself" if chosen.keep else ""
+    what = settings.records.nouns
+    kept = f" and the {settings.records.noun} itself" if chosen.keep else ""
     rows = {
         "data": f"{private.source}: {len(private)} records{users}{blank}",
         "guarantee": f"epsilon {chosen.epsilon:g}, delta {stated(chosen.delta, 3)}, for one {unit} "
@@ -206,8 +207,8 @@ def _of_ledger(settings: Settings, chosen: Plan) -> list[str]:
 
 
 def _print_result(console: Console, folder: Path, result: SyntheticTexts) -> None:
-    settings = TextFolder(folder).settings()
-    asked, what = settings.samples or 0, "texts" if settings.schema is None else "rows"
+    settings = SettingsFolder(folder).settings()
+    asked, what = settings.samples or 0, settings.records.nouns
     fewer = f" ({asked} were asked for, and there were no more different ones)" if len(result) < asked else ""
     console.print(f"{len(result)} synthetic {what}{fewer}, for instance:", style="bold")
     for place, text in enumerate(result.texts[:_SHOWN_TEXTS]):
@@ -216,8 +217,8 @@ def _print_result(console: Console, folder: Path, result: SyntheticTexts) -> Non
         console.print(f"- {label}{short}", markup=False)
     print_statement(console, result.privacy)
     console.print("\nFiles", style="bold")
-    console.print(f"{folder / 'release'}: synthetic.parquet and its privacy statement, to publish", markup=False)
-    console.print(f"{folder / 'internal'}: how it came about, to keep", markup=False)
+    console.print(f"{Layout(folder).release}: synthetic.parquet and its privacy statement, to publish", markup=False)
+    console.print(f"{Layout(folder).internal}: how it came about, to keep", markup=False)
     console.print(f"`gape export {quote(str(folder))} --format csv` writes the {what} in another format.", markup=False)
     if not result.privacy.private:
         console.print("NOT PRIVATE: do not publish it.", style="bold red")

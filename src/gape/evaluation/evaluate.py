@@ -16,22 +16,14 @@ import numpy as np
 from gape._support.files import read_json, write_json
 from gape.core.errors import InputError, PrivacyError, RunError
 from gape.core.types import Indices
-from gape.evaluation.measures import (
-    Measure,
-    Scoring,
-    beside,
-    of_labels,
-    of_memory,
-    of_next_words,
-    of_points,
-    of_repetition,
-    of_rows,
-    of_texts,
-)
-from gape.evaluation.metrics import balls, mean_nearest_distance, wasserstein1
-from gape.evaluation.metrics.repetition import repeats_itself
-from gape.evaluation.sources import Embedded, Synthetic, embed_all, features, read_private, read_synthetic
-from gape.modalities import Records, Schema
+from gape.evaluation.measures import beside, of_labels, of_memory, of_points
+from gape.evaluation.sources import Embedded, Synthetic, embed_all, read_private, read_synthetic
+from gape.metrics import balls, mean_nearest_distance, wasserstein1
+from gape.metrics.measure import Measure, Scoring
+from gape.metrics.repetition import repeats_itself
+from gape.modalities import Columns, Records, keys
+from gape.modalities.base import Groups
+from gape.runs.folder.layout import Layout
 from gape.runs.settings import Settings
 
 __all__ = ["MARK", "Evaluation", "Measure", "Round", "Scoring", "evaluate"]
@@ -59,7 +51,7 @@ class Evaluation:
     synthetic: str  # what was scored, in words
     scored_by: str  # which records scored it
     in_sample: bool  # whether they voted, or may have
-    groups: dict[str, tuple[Measure, ...]]
+    groups: Groups
     rounds: tuple[Round, ...]  # of a run
     remarks: tuple[str, ...]
     settings: dict[str, Any]
@@ -103,19 +95,21 @@ def evaluate(
     written to `out`, by default internal/evaluation.json of a run.
     """
     tell, scoring = progress or (lambda _: None), scoring or Scoring()
-    made = read_synthetic(synthetic, text, label, settings.get("schema"))
+    columns, asked = Columns(text, label), Settings.of(settings)
+    made = read_synthetic(synthetic, columns, str(asked.modality), asked.schema)
     path = _destination(made, out)
-    chosen = _settings(made, settings)
-    voters = read_private(private, made, text, label)
-    others = None if held_out is None else read_private(held_out, made, text, label)
+    chosen = asked if made.run is None else _agreed(made, settings)
+    voters = read_private(private, made, columns)
+    others = None if held_out is None else read_private(held_out, made, columns)
     records = voters if others is None else others
     _require_enough(len(records), scoring)
     points = embed_all(made, voters, others, chosen, tell)
     tell("scoring")
-    groups = _groups(made, voters, others, points, scoring)
+    target = label or (chosen.label if made.run is not None else None)
+    groups = _groups(made, voters, others, points, target, scoring)
     if real_baseline:
         tell("scoring as many real records")
-        groups = _with_baseline(groups, made, voters, others, points, scoring)
+        groups = _with_baseline(groups, made, voters, others, points, target, scoring)
     found = Evaluation(
         made.source,
         *_scored_by(made, chosen, voters, others),
@@ -129,12 +123,14 @@ def evaluate(
     return found
 
 
-def _settings(made: Synthetic, values: dict[str, Any]) -> Settings:
+def _agreed(made: Synthetic, values: dict[str, Any]) -> Settings:
+    """Return the settings of a run, by which its embedder is made."""
     given = {name: value for name, value in values.items() if value is not None}
+    for name in ("schema", "modality"):
+        if name in given:
+            raise InputError(f"{made.source} has its own {name} or none, got {given[name]!r}; leave it out")
     if made.run is None:
-        return Settings.of(given)
-    if "schema" in given:
-        raise InputError(f"{made.source} has its own schema or none, got {given['schema']!r}; leave it out")
+        raise RunError(f"{made.source} is not a run; name the folder of one")
     return made.run.agreed(["embedder"], **given)
 
 
@@ -146,72 +142,61 @@ def _require_enough(records: int, scoring: Scoring) -> None:
 
 
 def _groups(
-    made: Synthetic, voters: Records, others: Records | None, points: Embedded, scoring: Scoring
-) -> dict[str, tuple[Measure, ...]]:
-    records = voters if others is None else others
-    held_out = None if others is None or points.held_out is None else (others.texts.tolist(), points.held_out)
-    groups = {
-        "Nearness": of_points(points.scoring, points.synthetic, scoring),
-        **_contents(records.texts.tolist(), made.texts.tolist(), made.schema, scoring),
+    made: Synthetic, voters: Records, others: Records | None, points: Embedded, target: str | None, scoring: Scoring
+) -> Groups:
+    kind, records = made.modality, voters if others is None else others
+    held_out = None if others is None or points.held_out is None else (others.content, points.held_out)
+    groups: Groups = {
+        "Nearness": of_points(kind.nouns, points.scoring, points.synthetic, scoring),
+        **kind.measures(records.content, made.content, scoring),
         "Memorisation": of_memory(
-            (voters.texts.tolist(), points.private),
-            held_out,
-            (made.texts.tolist(), points.synthetic),
-            scoring,
-            rows=made.schema is not None,
+            kind, (voters.content, points.private), held_out, (made.content, points.synthetic), scoring
         ),
+        "Usefulness": _usefulness(made, voters, others, scoring),
     }
-    if made.schema is None:
-        groups["Usefulness"] = _next_words(made, voters, others, scoring)
     if records.labels is not None and made.labels is not None:
-        taught = made.labels.tolist(), features(made.texts, points.synthetic, made)
-        tested = records.labels.tolist(), features(records.texts, points.scoring, made)
-        groups["Usefulness"] = (*groups.get("Usefulness", ()), *of_labels(tested, taught, scoring))
+        taught = made.labels.tolist(), kind.features(made.content, points.synthetic, target)
+        tested = records.labels.tolist(), kind.features(records.content, points.scoring, target)
+        groups["Usefulness"] += of_labels(tested, taught, scoring)
     return {name: measures for name, measures in groups.items() if measures}
 
 
-def _next_words(made: Synthetic, voters: Records, others: Records | None, scoring: Scoring) -> tuple[Measure, ...]:
-    """What the texts teach about words, beside as many private records; no record is both learnt from and foretold."""
+def _usefulness(made: Synthetic, voters: Records, others: Records | None, scoring: Scoring) -> tuple[Measure, ...]:
+    """Measure what the samples teach, beside as many private records; no record is both learnt from and predicted."""
+    count = len(made.content)
     order = np.random.default_rng([scoring.seed, *b"baseline"]).permutation(len(voters))
-    drawn, rest = order[: len(made.texts)], order[len(made.texts) :]
-    tested = others.texts if others is not None else voters.texts[rest if len(rest) else order]
-    known = voters.texts[drawn] if others is not None or len(rest) else voters.texts[:0]
-    start = made.rounds[0].tolist() if made.rounds else []
-    return of_next_words(tested.tolist(), made.texts.tolist(), start[: len(made.texts)], known.tolist(), scoring)
-
-
-def _contents(
-    real: list[str], texts: list[str], schema: Schema | None, scoring: Scoring
-) -> dict[str, tuple[Measure, ...]]:
-    """Compare what the texts say: their words, or of a table its columns."""
-    if schema is None:
-        return {"Texts": of_texts(real, texts, scoring), "Repetition": of_repetition(real, texts, scoring)}
-    return {"Columns": of_rows(real, texts, schema, scoring)}
+    drawn, rest = order[:count], order[count:]
+    tested = others.content if others is not None else voters.content[rest if len(rest) else order]
+    known = voters.content[drawn] if others is not None or len(rest) else voters.content[:0]
+    start = made.rounds[0][:count] if made.rounds else made.content[:0]
+    return made.modality.usefulness(tested, made.content, start, known, scoring)
 
 
 def _with_baseline(
-    groups: dict[str, tuple[Measure, ...]],
+    groups: Groups,
     made: Synthetic,
     voters: Records,
     others: Records | None,
     points: Embedded,
+    target: str | None,
     scoring: Scoring,
-) -> dict[str, tuple[Measure, ...]]:
-    """Score as many private records as there are texts; without records held out, by the other private ones."""
+) -> Groups:
+    """Score as many private records as there are samples; without held-out records, by the other private ones."""
+    kind = made.modality
     order = np.random.default_rng([scoring.seed, *b"baseline"]).permutation(len(voters))
     drawn, rest = order[: len(points.synthetic)], order[len(points.synthetic) :]
     if others is None:
         _require_enough(len(rest), scoring)
     records, real = (voters, points.private[rest]) if others is None else (others, points.scoring)
-    texts = records.texts[rest] if others is None else records.texts
-    measured = {
-        "Nearness": of_points(real, points.private[drawn], scoring),
-        **_contents(texts.tolist(), voters.texts[drawn].tolist(), made.schema, scoring),
+    content = records.content[rest] if others is None else records.content
+    measured: Groups = {
+        "Nearness": of_points(kind.nouns, real, points.private[drawn], scoring),
+        **kind.measures(content, voters.content[drawn], scoring),
     }
     if "Usefulness" in groups and records.labels is not None and voters.labels is not None:
         labels = records.labels[rest] if others is None else records.labels
-        taught = voters.labels[drawn].tolist(), features(voters.texts[drawn], points.private[drawn], made)
-        measured["Usefulness"] = of_labels((labels.tolist(), features(texts, real, made)), taught, scoring)
+        taught = voters.labels[drawn].tolist(), kind.features(voters.content[drawn], points.private[drawn], target)
+        measured["Usefulness"] = of_labels((labels.tolist(), kind.features(content, real, target)), taught, scoring)
     return {name: beside(measures, measured.get(name, ())) for name, measures in groups.items()}
 
 
@@ -245,18 +230,20 @@ def _scored_by(made: Synthetic, chosen: Settings, voters: Records, others: Recor
 
 
 def _remarks(made: Synthetic, voters: Records, others: Records | None) -> list[str]:
-    remarks = []
-    if others is not None and made.schema is None and (both := len(set(voters.texts) & set(others.texts))):
-        remarks.append(f"Texts that are among the private records and among those held out as well: {both}.")
-    if len(made.texts) < 100:
-        what = "texts" if made.schema is None else "rows"
-        remarks.append(f"{len(made.texts)} {what} are few: recall and W1 depend on their number; see the baseline.")
+    remarks, nouns = [], made.modality.nouns
+    both = 0 if others is None else len(set(keys(voters.content)) & set(keys(others.content)))
+    if both and made.modality.has_words:
+        remarks.append(
+            f"{nouns.capitalize()} that are among the private records and among those held out as well: {both}."
+        )
+    if len(made.content) < 100:
+        remarks.append(f"{len(made.content)} {nouns} are few: recall and W1 depend on their number; see the baseline.")
     if voters.labels is not None and made.labels is None:
-        remarks.append("The synthetic texts have no labels, so that nothing can be trained on them.")
+        remarks.append(f"The synthetic {nouns} have no labels, so nothing can be trained on them.")
     return remarks
 
 
-def _on_repetition(groups: dict[str, tuple[Measure, ...]]) -> list[str]:
+def _on_repetition(groups: Groups) -> list[str]:
     """Say so plainly where texts repeat one another more than records do."""
     found = next((each for each in groups.get("Repetition", ()) if each.name == "repeating texts"), None)
     if found is None or found.real is None or not repeats_itself(found.value, found.real):
@@ -268,11 +255,11 @@ def _on_repetition(groups: dict[str, tuple[Measure, ...]]) -> list[str]:
 def _destination(made: Synthetic, out: str | Path | None) -> Path | None:
     """Where the result goes: never among what a run publishes."""
     if out is None:
-        return None if made.run is None else made.run.path / "internal" / "evaluation.json"
+        return None if made.run is None else made.run.layout.evaluation
     path = Path(out)
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to write to; make it, or name another file")
-    if path.resolve().parent.name == "release" and (path.resolve().parents[1] / "internal").is_dir():
+    if Layout(path.resolve().parents[1]).release == path.resolve().parent and Layout(path.resolve().parents[1]).is_run:
         raise PrivacyError(
             f"{path} lies among what a run publishes, and an evaluation is not private; name another file"
         )

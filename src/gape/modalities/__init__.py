@@ -1,10 +1,31 @@
-"""Private texts and tables, read from wherever they lie.
+"""What records are: texts, rows of a table, vectors, or what an installed package brings.
 
 Nothing in an error, a description or a `repr` made here is content of a cell: rows are named by their number, cells by
 their type, and columns, which are metadata, by their names. Reading executes nothing: no format here holds code.
 """
 
-from gape.modalities.records import Records, load_rows, load_texts
-from gape.modalities.rows.schema import Schema
+from gape.modalities.base import Columns, Modality, contents_of, keys
+from gape.modalities.records import Records
+from gape.modalities.registry import is_modality, kind_named, modality, modality_of, register
+from gape.modalities.rows import Rows, Schema, load_rows
+from gape.modalities.text import Text, load_texts
+from gape.modalities.vectors import Vectors
 
-__all__ = ["Records", "Schema", "load_rows", "load_texts"]
+__all__ = [
+    "Columns",
+    "Modality",
+    "Records",
+    "Rows",
+    "Schema",
+    "Text",
+    "Vectors",
+    "contents_of",
+    "is_modality",
+    "keys",
+    "kind_named",
+    "load_rows",
+    "load_texts",
+    "modality",
+    "modality_of",
+    "register",
+]

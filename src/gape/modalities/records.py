@@ -1,9 +1,7 @@
-"""Private records and how they are loaded."""
+"""Private records, and the cells they are read from."""
 
-import math
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -15,9 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gape.core.errors import InputError
-from gape.core.types import as_samples
+from gape.core.types import Samples
 from gape.modalities.files import LONGEST, from_path
-from gape.modalities.rows.schema import Schema
 from gape.modalities.tables import SOME, Table, from_arrow, from_frame, from_items, is_name, missing, shown
 
 _HALF_A_PAIR = re.compile("[\ud800-\udfff]")
@@ -27,95 +24,33 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,8})?")  # which decimal arithm
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Private records: a text each and, where asked for, a label and the user it belongs to. Its repr shows none."""
+    """Private records and, where asked for, the label of each and the user it belongs to. Its repr shows none."""
 
-    texts: NDArray[np.object_] = field(repr=False)  # (n,): str, none of them blank
+    content: Samples = field(repr=False)  # (n,): texts, none of them blank; or (n, d): vectors
     labels: NDArray[np.object_] | None = field(repr=False)  # (n,): str
     users: NDArray[np.object_] | None = field(repr=False)  # (n,): str
     dropped: int  # blank rows that were left out
     source: str  # where they come from, in words
-    # Of rows of a table, what they hold in all columns, (n,): the ledger knows them by it, whatever schema reads them.
+    # (n,): what the ledger knows each record by, however it is read; None where that is its text and its user.
     contents: tuple[bytes, ...] | None = field(default=None, repr=False)
 
+    @classmethod
+    def of_vectors(cls, array: NDArray[Any], source: str, users: NDArray[np.object_] | None = None) -> "Records":
+        """Take vectors, (n, d), known to the ledger by their numbers and users."""
+        content = np.ascontiguousarray(array, dtype=np.float32)
+        if not np.isfinite(content).all():
+            raise InputError(f"{source} contains numbers that are not finite; remove those records")
+        owners = [""] * len(content) if users is None else [str(user) for user in users]
+        known = tuple(row.tobytes() + b"\0" + user.encode() for row, user in zip(content, owners, strict=True))
+        return cls(content, None, users, 0, source, known)
+
+    @property
+    def texts(self) -> Samples:
+        """The records, where they are texts."""
+        return self.content
+
     def __len__(self) -> int:
-        return len(self.texts)
-
-
-def load_texts(source: object, text: str | None = None, label: str | None = None, user: str | None = None) -> Records:
-    """Read private texts, with the label and the user of each where their columns are named.
-
-    A source is a path or data in memory:
-
-    - a .csv or .tsv file with a header, .jsonl or .ndjson with an object a line, .txt with a text a line, each also
-      compressed as .gz, or .parquet;
-    - a folder of .txt files with a text each, of parquet shards, or as `datasets` writes it by `save_to_disk`;
-    - a pandas or polars frame, a pyarrow table, a list of dicts, or a list, tuple, array or series of texts.
-
-    `text` may be left out where a single column holds texts. Files are UTF-8, or UTF-16 with its mark. Rows whose
-    text is blank or missing are left out and counted. Labels and users become strings, and none may be missing: whose
-    record it is decides what is protected. Users are told apart by `record_user`, whatever holds their names. Half a
-    surrogate pair, which is no character, becomes U+FFFD.
-    """
-    table = open_table(source)
-    chosen, readers = choose_columns(table, text, label, user), name_readers(label, user)
-    columns: list[list[str]] = [[] for _ in chosen]
-    dropped = 0
-    for number, cells in enumerate(table.rows(chosen), start=1):
-        where = f"{table.row} {number} of {table.source}"
-        record = record_text(cells[0], where)
-        if record is None:
-            dropped += 1
-            continue
-        names = [read(cell, where, column) for read, cell, column in zip(readers, cells[1:], chosen[1:], strict=True)]
-        for column, value in zip(columns, [record, *names], strict=True):
-            column.append(value)
-    if not columns[0]:
-        raise InputError(f"{table.source} holds no text, only blank rows ({dropped}); give at least one record")
-    texts, *others = (as_samples(column) for column in columns)
-    labels = others.pop(0) if label is not None else None
-    users = others.pop(0) if user is not None else None
-    return Records(texts, labels, users, dropped, table.source)
-
-
-def load_rows(source: object, schema: Schema, user: str | None = None) -> Records:
-    """Read the rows of a private table, each as a line of JSON, with the user of each where a column is named.
-
-    A source is what `load_texts` takes and has columns. Columns that the schema does not have are left out. A number
-    beyond its range becomes the end of it; anything else that the schema does not allow is refused.
-    """
-    table = open_table(source)
-    names = list(schema.columns)
-    if not table.names:
-        raise InputError(f"{table.source} has no columns; give a table with those of the schema")
-    if user in names:
-        raise InputError(f"column {user!r} says whose record it is, and is not synthesised; leave it out of the schema")
-    occurs = Counter(table.names)
-    for name in names if user is None else [*names, user]:  # no others are named: without a header they are cells
-        if occurs[name] != 1:
-            said = f"{occurs[name] or 'no'} column{'s' * (occurs[name] > 1)} {name!r} among its {len(table.names)}"
-            raise InputError(f"{table.source} has {said}; give it a header with one for every column of the schema")
-    once = sorted(name for name, times in occurs.items() if times == 1)
-    places = {name: place for place, name in enumerate(once)}
-    lines, users, contents = [], [], []
-    for number, cells in enumerate(table.rows(once), start=1):
-        where = f"{table.row} {number} of {table.source}"
-        lines.append(schema.row([cells[places[name]] for name in names], where))
-        contents.append("\0".join(map(_content, cells)).encode(errors="surrogatepass"))
-        if user is not None:
-            users.append(record_user(cells[places[user]], where, user))
-    if not lines:
-        raise InputError(f"{table.source} holds no rows; give at least one record")
-    owners = None if user is None else as_samples(users)
-    return Records(as_samples(lines), None, owners, 0, table.source, tuple(contents))
-
-
-def _content(cell: Any) -> str:
-    """Return what a cell holds, the same whether a file or a frame does."""
-    if missing(cell):
-        return ""
-    if isinstance(cell, float | np.floating | Decimal) and math.isfinite(cell) and cell == int(cell):
-        cell = int(cell)
-    return str(cell).strip()
+        return len(self.content)
 
 
 def open_table(source: object) -> Table:

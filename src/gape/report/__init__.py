@@ -18,18 +18,16 @@ from gape.core.errors import InputError, PrivacyError
 from gape.core.protocols import Embedder
 from gape.core.types import Points
 from gape.embedders.cached import Cached
-from gape.report.lineage import Held, as_texts, gather, hold
+from gape.report.lineage import Held, gather, hold
 from gape.report.page import MARK, Internal, MapData, render
 from gape.report.plane import embed, fit_plane, local_embedder
 from gape.report.regions import Regions, Voted, find_regions
-from gape.runs.record import RunRecord, read_run
+from gape.runs.folder.record import RunRecord, read_run
 
 __all__ = ["Embedding", "write_report"]
 
 _DRAWN = 300  # samples per round on the map
 _VOTED = 2000  # candidates of the last round that are clustered into regions
-
-NAME = "report.html"
 
 
 @dataclass(frozen=True)
@@ -75,9 +73,10 @@ def write_report(
 
 def _destination(record: RunRecord, out: str | Path | None, *, internal: bool) -> Path:
     """Choose the file to write: never an internal report into `release/`, never over a file that is not a report."""
-    release = record.path / "release"
-    path = Path(out) if out else (record.path / "internal" if internal or not record.finished else release) / NAME
-    if internal and release.resolve() in path.resolve().parents:
+    layout = record.layout
+    usual = layout.internal_report if internal or not record.finished else layout.release_report
+    path = Path(out) if out else usual
+    if internal and layout.release.resolve() in path.resolve().parents:
         raise PrivacyError(f"{path} is in the folder to be published, and an internal report is not; name another file")
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file for the report")
@@ -139,6 +138,6 @@ def _regions(
         return None
     candidates, votes = record.candidates(record.last)[sampled], record.rounds[-1].votes
     share = len(sampled) / len(votes)
-    voted = Voted(embed(embedder, candidates, progress), as_texts(candidates), votes[sampled], share)
-    texts = as_texts(record.samples(record.last)[held.drawn[-1]])
+    voted = Voted(embed(embedder, candidates, progress), record.modality.lines(candidates), votes[sampled], share)
+    texts = record.modality.lines(record.samples(record.last)[held.drawn[-1]])
     return find_regions(voted, points, texts, record.sigma, record.plan.seed, private)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 
-from gape.evaluation.metrics.repetition import Repetition
 from gape.language.stored import stored_tokens
+from gape.metrics.repetition import Repetition
+from gape.modalities import Modality
 from gape.privacy.accounting import Release, spent, stated
 from gape.report.words import embedder_name
-from gape.runs.generator import NO_MODEL
-from gape.runs.record import RunRecord
-from gape.runs.run_folder import versions_in_words
-from gape.runs.settings import PRIVATE_KMEANS, ROWS, Settings
+from gape.runs.folder.layout import Layout
+from gape.runs.folder.record import RunRecord
+from gape.runs.folder.rounds import versions_in_words
+from gape.runs.settings import PRIVATE_KMEANS, Settings
 
 _RELATION = {
     "replace": "replace-one: one {unit} replaced by another",
@@ -103,7 +103,7 @@ def guarantee(record: RunRecord) -> dict[str, str]:
 
 def settings_in_words(record: RunRecord) -> dict[str, str]:
     """Return the public settings. Files and addresses are mentioned without their names."""
-    plan, nouns = record.plan, record.noun
+    plan, nouns = record.plan, record.modality.nouns
     terms = {
         f"{nouns.capitalize()} to generate": f"{plan.samples:,}",
         "Rounds": f"{plan.rounds}",
@@ -116,7 +116,7 @@ def settings_in_words(record: RunRecord) -> dict[str, str]:
     if record.versions:
         terms["Software"] = versions_in_words(record.versions)
     if record.settings is not None:
-        return terms | _text_settings(record.settings)
+        return terms | _text_settings(record.settings, record.modality)
     # Descriptions of parts can contain anything, so only their class names are shown.
     return terms | {name.capitalize(): ", ".join(_CLASS.findall(f"{part}(")) for name, part in record.parts.items()}
 
@@ -126,7 +126,7 @@ def cost(record: RunRecord) -> dict[str, str]:
 
     The duration of voting may depend on the private data, so it is left out.
     """
-    answers, tokens = stored_tokens(record.path / "internal" / "answers.sqlite")
+    answers, tokens = stored_tokens(record.layout.answers)
     terms = {"Candidates voted on": f"{_candidates(record):,} in {record.last} rounds"}
     if answers:
         terms["Model responses"] = f"{answers:,}"
@@ -135,7 +135,7 @@ def cost(record: RunRecord) -> dict[str, str]:
     if answers and settings is not None and settings.prompt_price + settings.completion_price > 0:
         price = (tokens.prompt * settings.prompt_price + tokens.completion * settings.completion_price) / 1e6
         terms["Price"] = f"{price:.4g}, in the currency of the prices in the settings"
-    if seconds := writing_seconds(record.path, record.last):
+    if seconds := writing_seconds(record.layout, record.last):
         terms["Generation time"] = f"{duration(sum(seconds))} for all rounds, including pauses"
     return terms
 
@@ -152,13 +152,12 @@ def diversity(measured: Repetition) -> dict[str, str]:
     return terms
 
 
-def writing_seconds(run: Path, rounds: int) -> list[float]:
+def writing_seconds(layout: Layout, rounds: int) -> list[float]:
     """Return the time each round took to write its candidates, from file dates; empty if these are out of order."""
-    folder = run / "internal" / "rounds"
     seconds = []
     for turn in range(1, rounds + 1):
-        begun = (folder / f"{turn - 1:03d}" / "synthetic.parquet").stat().st_mtime
-        ended = (folder / f"{turn:03d}" / "candidates.parquet").stat().st_mtime
+        begun = layout.round(turn - 1).synthetic.stat().st_mtime
+        ended = layout.round(turn).candidates.stat().st_mtime
         seconds.append(ended - begun)
     return seconds if all(elapsed > 0 for elapsed in seconds) else []  # a copied folder may have lost its dates
 
@@ -183,21 +182,25 @@ def _scientific(number: float) -> str:
     return f"{digits.removesuffix('.0')} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}"
 
 
-def _text_settings(settings: Settings) -> dict[str, str]:
+def _text_settings(settings: Settings, modality: Modality) -> dict[str, str]:
     kind, _, name = settings.generator.partition(":")
     generators = {
         "embedded": "SmolLM2-135M-Instruct, on this machine",
         "corpus": "none: texts from a public corpus",
-        ROWS: "none: rows drawn from the schema",
+        modality.name: modality.written_by or "that of the modality",
     }
-    prompts = settings.prompts or "generic"
+    prompts, own = settings.prompts or "generic", settings.embedder == modality.name
     terms = {
         "Generator": generators.get(kind) or name.rsplit("/", 1)[-1],
         "Variation": settings.variation,
-        "Prompts": None if kind in NO_MODEL else "a custom file" if prompts.endswith(".toml") else prompts,
+        "Prompts": None
+        if kind in {"corpus", modality.name}
+        else "a custom file"
+        if prompts.endswith(".toml")
+        else prompts,
         "Domain": settings.domain,
         "Topics": None if settings.topics is None else f"{len(settings.topics)}, public",
-        "Embedder": embedder_name(settings.embedder),
+        "Embedder": modality.compared_by if own else embedder_name(settings.embedder),
         "Selection": settings.selector,
         "Threshold": f"{settings.threshold}" if settings.selector == "gape" else None,
         "Labels": None if settings.labels is None else ", ".join(settings.labels),

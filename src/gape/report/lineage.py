@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gape.core.types import Indices, Samples
-from gape.runs.record import RunRecord
+from gape.runs.folder.record import RunRecord
 
 # Bytes of JSON, for the samples of the last round and for all others together.
 _LAST_TEXTS, _OTHER_TEXTS = 4_000_000, 3_000_000
@@ -65,7 +65,7 @@ def gather(record: RunRecord, held: Held) -> Lineage:
     rounds: list[dict[str, Any]] = []
     for turn in range(record.last, -1, -1):  # backwards, so that the texts of the last round come first
         members = held.members[turn]
-        texts = [known.setdefault(key, len(known)) for key in _keys(record.samples(turn)[members])]
+        texts = [known.setdefault(key, len(known)) for key in _keys(record, record.samples(turn)[members])]
         row: dict[str, Any] = {"text": texts, "drawn": held.drawn[turn].tolist(), "size": len(record.samples(turn))}
         if turn:
             round_ = record.rounds[turn - 1]
@@ -81,19 +81,10 @@ def gather(record: RunRecord, held: Held) -> Lineage:
     return Lineage(fitted, labels, sum(a != b for a, b in zip(fitted, whole, strict=True)), rounds[::-1])
 
 
-def as_texts(samples: Samples) -> list[str]:
-    """Return every sample as a text: its content, or the numbers of a vector."""
-    return [text for _, text in _keys(samples)]
-
-
-def _keys(samples: Samples) -> list[tuple[str, str]]:
+def _keys(record: RunRecord, samples: Samples) -> list[tuple[str, str]]:
     """Return label and text of every sample; the label is empty if there is none."""
-    if samples.dtype.names:
-        return list(zip(samples["label"].tolist(), samples["text"].tolist(), strict=True))
-    if samples.ndim == 1:
-        return [("", text) for text in samples.tolist()]
-    more = f", … ({samples.shape[1]} numbers)" if samples.shape[1] > _SHOWN_NUMBERS else ""
-    return [("", f"({', '.join(f'{x:.4g}' for x in row)}{more})") for row in samples[:, :_SHOWN_NUMBERS].tolist()]
+    labels = samples["label"].tolist() if samples.dtype.names else [""] * len(samples)
+    return list(zip(labels, record.modality.lines(samples), strict=True))
 
 
 def _fill(wanted: Indices, size: int, limit: int, rng: np.random.Generator) -> Indices:

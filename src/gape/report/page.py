@@ -22,7 +22,7 @@ from gape.report.lineage import Lineage
 from gape.report.plane import Plane
 from gape.report.regions import Regions
 from gape.report.sections import sections
-from gape.runs.record import RunRecord
+from gape.runs.folder.record import RunRecord
 
 if TYPE_CHECKING:
     from gape.report.private import PrivateView, Scores
@@ -66,12 +66,12 @@ def render(
         finished=record.finished,
         rounds=record.last,
         planned_rounds=record.plan.rounds,
-        heading=title or f"{len(record.samples(record.last)):,} synthetic {record.noun}",
+        heading=title or f"{len(record.samples(record.last)):,} synthetic {record.modality.nouns}",
         lede=words.lede(record, internal=internal is not None),
         figures=facts.key_figures(record),
         sections=sections(record, lineage, map_data, internal),
-        nouns=record.noun,
-        noun=record.noun[:-1],
+        nouns=record.modality.nouns,
+        noun=record.modality.noun,
         sigma=record.sigma,
         version=__version__,
         style=style,
@@ -110,7 +110,7 @@ def _data(record: RunRecord, lineage: Lineage, map_data: MapData | None, interna
         if internal is not None:
             chart["private"] = map_data.plane.to_grid(internal.view.points)
     return {
-        "isText": record.is_text,
+        "isText": record.start.ndim == 1,
         "sigma": record.sigma,
         "scales": [0, *record.plan.scales],
         "edges": _edges(lineage),

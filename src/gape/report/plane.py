@@ -10,12 +10,11 @@ import numpy as np
 
 from gape.core.protocols import Embedder
 from gape.core.types import Floats, Points, Samples
-from gape.embedders.identity import IdentityEmbedder
+from gape.modalities import contents_of
 from gape.report.words import embedder_name
 from gape.runs.embedder import make_embedder
-from gape.runs.record import RunRecord
-from gape.runs.settings import Settings
-from gape.runs.text_folder import TextFolder
+from gape.runs.folder.record import RunRecord
+from gape.runs.folder.stored import SettingsFolder
 
 _BATCH = 64  # texts embedded between two calls of `progress`
 _GRID = 10_000  # map coordinates are whole numbers from 0 to this
@@ -55,18 +54,19 @@ def local_embedder(record: RunRecord) -> tuple[Embedder, str]:
     A report never calls a service, whichever one the run used, and never loads a model named by a folder that someone
     else wrote.
     """
-    if not record.is_text:
-        return IdentityEmbedder(), "their coordinates"
-    settings = record.settings or Settings()
-    foreign = settings.embedder.startswith("st:") and not TextFolder(record.path).own
+    settings = record.settings
+    if settings is None:
+        return record.modality.public_embedder(), record.modality.compared_by or embedder_name("minilm")
+    foreign = settings.embedder.startswith("st:") and not SettingsFolder(record.path).own
     if settings.embedder.startswith("openai:") or foreign:
         settings = settings.with_values(embedder="minilm")
-    return make_embedder(settings), embedder_name(settings.embedder)
+    own = settings.embedder == settings.modality
+    return make_embedder(settings), record.modality.compared_by if own else embedder_name(settings.embedder)
 
 
 def embed(embedder: Embedder, samples: Samples, progress: Callable[[int], None]) -> Points:
     """Embed samples without their labels; `progress` receives the number embedded since its last call."""
-    content = samples["text"] if samples.dtype.names else samples
+    content = contents_of(samples)
     parts = []
     for begin in range(0, len(content), _BATCH):
         parts.append(embedder.embed(content[begin : begin + _BATCH]))

@@ -17,10 +17,10 @@ from gape.core.errors import InputError, PrivacyError
 from gape.core.protocols import Embedder
 from gape.core.types import Points, Samples
 from gape.embedders.privacy import require_private_embedding
-from gape.modalities import Schema, load_rows, load_texts
+from gape.modalities import Columns
 from gape.report.plane import embed
-from gape.runs.record import RunRecord
-from gape.runs.text_folder import TextFolder
+from gape.runs.folder.record import RunRecord
+from gape.runs.folder.stored import SettingsFolder
 
 _MOST = 1000  # private points that are embedded, drawn and scored against
 
@@ -44,7 +44,7 @@ class PrivateView:
 
     def scores(self, samples: Sequence[Points]) -> list[Scores]:
         """Score the samples of every round, an array (m, d) per round."""
-        from gape.evaluation.metrics import mean_nearest_distance, precision, recall, wasserstein1  # noqa: PLC0415
+        from gape.metrics import mean_nearest_distance, precision, recall, wasserstein1  # noqa: PLC0415
 
         real = self.points
         return [
@@ -71,7 +71,7 @@ def read_private(
 
 def _data_of(record: RunRecord) -> str:
     """Return the path of the private data of a run, unless the folder was written by someone else."""
-    folder = TextFolder(record.path)
+    folder = SettingsFolder(record.path)
     data = folder.settings().data
     if not folder.own:
         raise PrivacyError(
@@ -87,17 +87,7 @@ def _read(record: RunRecord, file: str | Path | None, column: str | None) -> Sam
         file = _data_of(record)
     if file is None:
         raise InputError("an internal report needs the private data, which this run does not name; add --private FILE")
-    if settings is not None and settings.schema is not None:
-        return load_rows(file, Schema.read(settings.schema)).texts
-    if record.is_text:
-        return load_texts(file, column or (settings.text if settings is not None else None)).texts
-    width = record.start.shape[1]
-    try:
-        points = np.load(file, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{file} is not an array of vectors ({type(error).__name__}); write one with numpy.save"
-        ) from None
-    if not isinstance(points, np.ndarray) or points.ndim != 2 or points.shape[1] != width or not len(points):
-        raise InputError(f"{file} must contain rows of {width} numbers, like the samples; write it with numpy.save")
-    return points.astype(np.float32)
+    content = record.modality.read(file, Columns(column or (settings.text if settings is not None else None))).content
+    if content.shape[1:] != record.start.shape[1:]:
+        raise InputError(f"{file} must contain rows of {record.start.shape[-1]} numbers, like the samples")
+    return content

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from gape.evaluation.metrics.repetition import repetition
+from gape.metrics.repetition import repetition
+from gape.modalities import contents_of
 from gape.report import charts, facts, words
 from gape.report.lineage import Lineage
 from gape.report.regions import Region, Regions
 from gape.report.signal import LEVELS, Signal, measure_all
-from gape.runs.record import RunRecord
+from gape.runs.folder.record import RunRecord
 
 if TYPE_CHECKING:
     from gape.report.page import Internal, MapData
@@ -131,7 +132,7 @@ def _map(record: RunRecord, map_data: MapData) -> View:
         "title": "Map",
         "lead": words.of_map(record),
         "last": record.last,
-        "axes": words.of_axes(record.noun, plane.shown, map_data.embedder, exact=plane.exact),
+        "axes": words.of_axes(record.modality.nouns, plane.shown, map_data.embedder, exact=plane.exact),
         "drawn": drawn if any(len(record.samples(turn)) > drawn for turn in range(record.last + 1)) else None,
     }
 
@@ -140,10 +141,10 @@ def _regions(regions: Regions, record: RunRecord) -> View:
     highest = max((max(r.votes + r.error, r.samples, r.real or 0.0) for r in regions.clusters), default=1.0)
     return {
         "title": "Coverage by region",
-        "lead": words.of_regions(regions, record.noun),
+        "lead": words.of_regions(regions, record.modality.nouns),
         "sampled": regions.candidates if regions.share < 1 else None,
         "highest": f"{100 * highest:.0f}%",
-        "regions": [_region(region, highest, record.noun) for region in regions.clusters],
+        "regions": [_region(region, highest, record.modality.nouns) for region in regions.clusters],
     }
 
 
@@ -168,7 +169,7 @@ def _labels(record: RunRecord) -> View | None:
     total, size = sum(max(0, count) for count in votes.values()), kept.total()
     lead = "Each label gets its share of the noisy votes, rounded to a whole number, if it has enough candidates."
     if lost := sorted(set(record.start["label"].tolist()) - set(kept)):
-        lead += f" No {record.noun} are left with {', '.join(lost)}: a label disappears if its share rounds to zero."
+        lead += f" No {record.modality.nouns} are left with {', '.join(lost)}, whose share rounds to zero."
     return {
         "title": "Labels",
         "lead": lead,
@@ -181,10 +182,10 @@ def _labels(record: RunRecord) -> View | None:
 
 def _diversity(record: RunRecord) -> View | None:
     """Only for texts."""
-    if not record.is_text or record.noun != "texts":
+    if not record.modality.has_words:
         return None
     last = record.samples(record.last)
-    measured = repetition((last["text"] if last.dtype.names else last).tolist())
+    measured = repetition(contents_of(last).tolist())
     lines = [
         charts.Line("lineages", [float(len(sizes)) for sizes in record.families], "l2"),
         charts.Line("largest", [float(sizes[0]) for sizes in record.families], "l3 dashed"),
@@ -199,7 +200,7 @@ def _diversity(record: RunRecord) -> View | None:
 
 def _browse(record: RunRecord, lineage: Lineage) -> View:
     return {
-        "title": f"Browse the {record.noun}",
+        "title": f"Browse the {record.modality.nouns}",
         "lead": words.of_samples(record),
         "labels": None if lineage.labels is None else sorted(set(lineage.labels)),
         "shortened": lineage.shortened,

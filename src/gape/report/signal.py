@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gape.core.types import Floats, NoisyVotes
-from gape.runs.record import Round
+from gape.runs.folder.record import Round
 
 LEVELS = (1, 2, 3)  # in sigmas
 

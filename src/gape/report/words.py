@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 
-from gape.evaluation.metrics.repetition import USUAL, USUAL_POSTS, Repetition, repeats_itself
+from gape.metrics.repetition import USUAL, USUAL_POSTS, Repetition, repeats_itself
 from gape.report.regions import Regions
 from gape.report.signal import Signal
-from gape.runs.record import RunRecord
-from gape.runs.settings import ROWS
+from gape.runs.folder.record import RunRecord
 
 
 def lede(record: RunRecord, *, internal: bool) -> str:
     """Say how the samples were made and what the page contains."""
-    count, noun = len(record.samples(record.last)), record.noun
+    count, noun = len(record.samples(record.last)), record.modality.nouns
     made = f"{count:,} initial {noun}. No private record has voted yet."
     if record.rounds:
         rounds = "one round" if record.last == 1 else f"{record.last} rounds"
@@ -69,16 +68,16 @@ def of_map(record: RunRecord) -> str:
     """Say how much the last round has changed."""
     size = len(record.samples(record.last))
     if not record.rounds:
-        return f"The {size:,} initial {record.noun}, as generated."
+        return f"The {size:,} initial {record.modality.nouns}, as generated."
     last = record.rounds[-1]
     new = int((last.scales[last.chosen] > 0).sum())
-    return f"In round {record.last}, {new:,} of the {size:,} {record.noun} are new and {size - new:,} are unchanged."
+    nouns = record.modality.nouns
+    return f"In round {record.last}, {new:,} of the {size:,} {nouns} are new and {size - new:,} are unchanged."
 
 
 def embedder_name(spec: str) -> str:
     """Return the name of what measures similarity."""
-    known = {"minilm": "all-MiniLM-L6-v2", ROWS: "the number of matching columns"}
-    return known.get(spec) or spec.partition(":")[2].rsplit("/", 1)[-1]
+    return "all-MiniLM-L6-v2" if spec == "minilm" else spec.partition(":")[2].rsplit("/", 1)[-1]
 
 
 def of_axes(noun: str, share: float, embedder: str, *, exact: bool) -> str:
@@ -111,10 +110,11 @@ def of_samples(record: RunRecord) -> str:
     """Say where the last samples come from."""
     size, initial = len(record.samples(record.last)), len(record.start)
     if not record.rounds:
-        return f"The {size:,} initial {record.noun}; no round is done yet."
+        return f"The {size:,} initial {record.modality.nouns}; no round is done yet."
     origins, varied = record.ways
     first, same = len(set(origins.tolist())), int((varied == 0).sum())
-    return f"The {size:,} {record.noun} descend from {first:,} of the {initial:,} initial ones; {same:,} never changed."
+    nouns = record.modality.nouns
+    return f"The {size:,} {nouns} descend from {first:,} of the {initial:,} initial ones; {same:,} never changed."
 
 
 def of_diversity(record: RunRecord, measured: Repetition) -> str:

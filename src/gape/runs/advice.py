@@ -37,7 +37,6 @@ PROMPT_WORDS = 40  # of instructions
 # Measured on two cores beside other work; a quiet machine is faster.
 TOKENS_PER_SECOND_PER_CORE = 55.0  # SmolLM2-135M, embedded
 TEXTS_EMBEDDED_PER_SECOND_PER_CORE = 19.0  # MiniLM, reviews of 100 words
-ROWS_PER_SECOND = 3_000.0  # of 14 columns: written, compared, voted for and selected
 SECONDS_PER_REQUEST = 3.0  # of a hosted service; they differ
 
 
@@ -90,7 +89,7 @@ class Writer:
     rewritten: float = 1.0  # the share of a text that a variation writes anew
     reads_sample: bool = False  # whether a variation's prompt holds the whole sample, or only what is kept of it
     model: bool = True  # False where no language model is asked
-    rows: bool = False  # whether rows of a table are compared, and no texts
+    samples_per_second: float | None = None  # written, compared and selected; None where models set the pace
     tokens_per_second: float | None = None  # of a model on this machine
     concurrency: int | None = None  # of a service
     prompt_price: float = 0.0  # for a million tokens
@@ -182,7 +181,7 @@ def outlook(plan: Plan, units: int, writer: Writer, *, cores: int = 1, embedded:
     suggested = suggested_samples(cast, plan.sigma, per_sample)
     written = first + sum(rounds)
     texts = written if embedded else units + written
-    embedding = texts / (ROWS_PER_SECOND if writer.rows else TEXTS_EMBEDDED_PER_SECOND_PER_CORE * cores)
+    embedding = texts / (writer.samples_per_second or TEXTS_EMBEDDED_PER_SECOND_PER_CORE * cores)
     writing = _writing(calls, prompt, completion, writer) if writer.model else 0.0
     return Outlook(
         units=units,

@@ -13,9 +13,9 @@ from gape.core.types import Points, Samples, as_samples
 from gape.distributed.cluster import RayElectorate
 from gape.embedders.privacy import require_private_embedding
 from gape.generators.labels import LabelledEmbedder, labelled
-from gape.modalities import Records, Schema, load_rows, load_texts
-from gape.runs.generator import kind_of, public_texts
-from gape.runs.settings import GENERATORS, Settings
+from gape.modalities import Columns, Records
+from gape.runs.generator import generator_kind, public_texts
+from gape.runs.settings import Settings
 from gape.voting.electorate import LocalElectorate
 from gape.voting.store import VectorFolder, dataset_digest, is_vector_folder, record_contents, record_digest, salted
 from gape.voting.streamed import StreamedElectorate
@@ -53,7 +53,7 @@ def text_fingerprint(private: Private, salt: bytes) -> str:
     """Identify records by their texts and users, in any order; the same in memory, on disk and with workers."""
     if not isinstance(private, Records):
         return private.fingerprint(salt)
-    contents = private.contents or record_contents(private.texts, private.users)
+    contents = private.contents or record_contents(private.content, private.users)
     return salted(dataset_digest(map(record_digest, contents)), salt)
 
 
@@ -64,7 +64,7 @@ def shares_texts(private: Private, public: Sequence[str], embedder: Callable[[],
     digests = frozenset(map(text_digest, public))
     if isinstance(private, RayElectorate):
         return private.holds_any(digests)
-    return any(text_digest(text) in digests for text in private.texts)
+    return any(text_digest(text) in digests for text in private.content)
 
 
 def unit_of(private: Private) -> str:
@@ -88,14 +88,12 @@ def read_records(settings: Settings, source: object = None) -> Records:
     if source is None and is_vector_folder(settings.data):
         raise InputError(f"{settings.data} holds vectors, and here the texts are needed; name the file they came from")
     found = settings.data if source is None else source
-    if settings.schema is not None:
-        return load_rows(found, Schema.read(settings.schema), settings.user)
-    return load_texts(found, settings.text, settings.label, settings.user)
+    return settings.records.read(found, Columns(settings.text, settings.label, settings.user))
 
 
 def open_private(settings: Settings, source: object = None) -> Here:
     """Read the private texts, or open the folder of their vectors if that is what the settings name."""
-    if source is None and settings.data and is_vector_folder(settings.data) and settings.schema is None:
+    if source is None and settings.data and is_vector_folder(settings.data) and settings.records.on_disk:
         return VectorFolder(settings.data)
     return read_records(settings, source)
 
@@ -119,7 +117,7 @@ def refuse_shared_corpus(settings: Settings, private: Private, embedder: Callabl
     Who leaves such texts out of a corpus lets it depend on the private data, which no noise makes up for; so the
     remedy is another corpus.
     """
-    if settings.corpus_may_share or kind_of(settings.generator, GENERATORS, "generator") != "corpus":
+    if settings.corpus_may_share or generator_kind(settings) != "corpus":
         return
     if shares_texts(private, public_texts(settings), embedder):
         raise PrivacyError(
@@ -144,9 +142,9 @@ def make_electorate(
             private, votes_per_unit=votes[0], votes_per_record=each, marks=_marks(settings, private)
         )
     if settings.labels is None or private.labels is None:
-        points = embedder.embed(private.texts)
+        points = embedder.embed(private.content)
     else:
-        points = LabelledEmbedder(embedder, settings.labels).embed(labelled(private.labels, private.texts))
+        points = LabelledEmbedder(embedder, settings.labels).embed(labelled(private.labels, private.content))
     return TextElectorate(private, points, *votes)
 
 

@@ -4,18 +4,16 @@ from typing import cast
 
 from gape.core.protocols import Embedder
 from gape.generators.labels import LabelledEmbedder
-from gape.modalities import Schema
-from gape.modalities.rows.embedder import RowEmbedder
 from gape.runs.generator import kind_of, optional_part
-from gape.runs.settings import EMBEDDERS, ROWS, Settings
+from gape.runs.settings import Settings
 
 
 def make_embedder(settings: Settings) -> Embedder:
     """Return the embedder of private texts and candidates alike, for texts without labels and without a cache."""
-    kind = kind_of(settings.embedder, EMBEDDERS, "embedder")
+    kind = kind_of(settings.embedder, settings.embedders, "embedder")
     name = settings.embedder.partition(":")[2]
-    if kind == ROWS:
-        return RowEmbedder(Schema.read(cast(str, settings.schema)))
+    if kind == settings.modality:
+        return settings.records.embedder()
     if kind == "minilm":
         from gape.embedders.minilm import MiniLM  # noqa: PLC0415  (heavy)
 

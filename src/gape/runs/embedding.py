@@ -19,8 +19,8 @@ from gape.embedders.privacy import require_private_embedding
 from gape.modalities.records import choose_columns, name_readers, open_table, record_text
 from gape.modalities.tables import reading, shown
 from gape.runs.embedder import make_embedder
+from gape.runs.folder.stored import LEDGER_SUFFIX
 from gape.runs.settings import Settings
-from gape.runs.text_folder import LEDGER_SUFFIX
 from gape.voting.filling import Filling
 from gape.voting.store import MANIFEST, PARTIAL, Origin, VectorFolder, record_contents, record_digest
 

@@ -6,19 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from gape._support.files import holds_rows, lines_of
 from gape.core.errors import InputError, RunError
-from gape.core.types import Samples, as_samples
+from gape.core.types import Samples
 from gape.embedders.cached import Cached
-from gape.generators.labels import labelled
 from gape.runs.embedder import make_embedder
+from gape.runs.folder.record import read_finished
+from gape.runs.folder.stored import SettingsFolder
 from gape.runs.generator import Listener, make_generator, make_model, make_prompts, remembering, writes
 from gape.runs.reach import Use
-from gape.runs.record import read_finished
 from gape.runs.resolve import make_plan
 from gape.runs.run import describe
 from gape.runs.selector import keeps_distinct
-from gape.runs.text_folder import TextFolder
 
 
 def expand(run: str | Path, count: int, progress: Callable[[int], None] | None = None, **settings: Any) -> Samples:
@@ -29,16 +27,15 @@ def expand(run: str | Path, count: int, progress: Callable[[int], None] | None =
     new ones. `progress` is told how many the model has written. The generator must be the one that the run recorded;
     where the folder is from somebody else, `settings` say where it is: generator, base_url, key_variable and such.
     """
-    folder = TextFolder(run)
-    record, _, table = read_finished(folder.path)
+    folder = SettingsFolder(run)
+    record, _, _ = read_finished(folder.path)
     if record.settings is None:
-        raise RunError(f"{run} holds no text run; name the folder of one")
+        raise RunError(f"{run} holds no run of `gape run`; name the folder of one")
     by_model = writes(record.settings)
     uses: tuple[Use, ...] = ("generator",) if by_model else ("generator", "embedder")
     chosen = folder.agreed(uses, **settings)
     plan = make_plan(chosen)
-    texts = as_samples(lines_of(table) if holds_rows(record.parts) else table["text"].to_pylist())
-    samples = texts if chosen.labels is None else labelled(table["label"].to_pylist(), texts)
+    samples = record.samples(record.last)
     if count <= len(samples):
         raise InputError(f"count must be more than the {len(samples)} samples that are there, got {count}")
     written = 0
@@ -52,7 +49,7 @@ def expand(run: str | Path, count: int, progress: Callable[[int], None] | None =
     embedder = None if by_model else Cached(make_embedder(chosen))
     rng = np.random.default_rng([plan.seed, plan.rounds + 1, *b"expand"])
     listener = Listener(note, lambda _: None)
-    with remembering(make_model(chosen, folder.answers), folder.answers, listener) as model:
+    with remembering(make_model(chosen, folder.layout.answers), folder.layout.answers, listener) as model:
         generator = make_generator(chosen, model, make_prompts(chosen, model), embedder)
         if (found := describe(generator)) != record.parts["generator"]:
             # Another one may hold anything, private texts included, and what it writes would carry the guarantee.

@@ -12,12 +12,12 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 
-from gape._support.files import holds_rows, json_bytes, samples_to_columns, table_bytes, write_atomically
+from gape._support.files import json_bytes, table_bytes, write_atomically
 from gape.core.errors import InputError
 from gape.core.types import Samples
 from gape.privacy.accounting import stated
 from gape.privacy.statement import PrivacyStatement
-from gape.runs.record import RunRecord, read_finished
+from gape.runs.folder.record import RunRecord, read_finished
 
 Format = Literal["csv", "jsonl", "parquet", "hf"]
 
@@ -82,7 +82,7 @@ def export(
     source, destination = Path(run), Path(destination)
     record, statement, table = read_finished(source)
     if rows is not None:
-        table = pa.table(samples_to_columns(rows, rows=holds_rows(record.parts)))
+        table = pa.table(record.modality.publish(rows))
     card = _card(destination.stem, record, statement, table, hub=format == "hf")
     privacy = json_bytes(asdict(statement))  # not as the folder has it, where more may stand
     if format == "hf":

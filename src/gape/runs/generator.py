@@ -25,14 +25,10 @@ from gape.language.request import Completion, LanguageModel
 from gape.language.stored import Stored, stored_tokens
 from gape.language.watched import Watched
 from gape.language.weights import SMOLLM2, fetch
-from gape.modalities import Schema, load_rows, load_texts
-from gape.modalities.rows.generator import RowGenerator
 from gape.runs.advice import TOKENS_PER_SECOND_PER_CORE, Writer
-from gape.runs.settings import GENERATORS, PRIVATE_KMEANS, ROWS, Settings
+from gape.runs.settings import PRIVATE_KMEANS, Settings
 
 _TOPICS = (20, 100)  # topics to ask the model for: as many as texts to begin with, within these
-
-NO_MODEL = frozenset({"corpus", ROWS})  # generators that ask no language model
 
 # Parts that need more than a plain installation, where there are such: module and class.
 OPTIONAL = {
@@ -51,9 +47,8 @@ class Listener:
 
 def make_model(settings: Settings, answers: Path) -> LanguageModel | None:
     """Return the language model; None where none writes. `answers` tells what the run has used so far."""
-    kind = kind_of(settings.generator, GENERATORS, "generator")
-    name = settings.generator.partition(":")[2]
-    if kind in NO_MODEL:
+    kind, name = generator_kind(settings), settings.generator.partition(":")[2]
+    if not writes(settings):
         return None
     if kind == "embedded":
         return EmbeddedModel(fetch(SMOLLM2))
@@ -111,8 +106,8 @@ def make_generator(
     settings: Settings, model: LanguageModel | None, prompts: Prompts, embedder: Embedder | None
 ) -> Generator:
     """Return what writes candidates, one for every label where there are labels; a corpus needs the embedder."""
-    if settings.generator == ROWS and settings.schema is not None:
-        return RowGenerator(Schema.read(settings.schema))
+    if settings.generator == settings.modality:
+        return settings.records.generator()
     corpus = None if model is not None or embedder is None else CorpusText(public_texts(settings), embedder)
 
     def writer(prompts: Prompts) -> Generator:
@@ -131,15 +126,15 @@ def make_generator(
 
 def describe_writer(settings: Settings) -> Writer:
     """Return the numbers that time and cost of resolved settings follow from."""
-    kind = kind_of(settings.generator, GENERATORS, "generator")
+    kind = generator_kind(settings)
     words = settings.words or load(settings.prompts or "generic").words
     scales = settings.scales or (1.0,)
     return Writer(
         words=words,
         rewritten=sum(scales) / len(scales) if settings.variation == "resample" else 1.0,
         reads_sample=settings.variation in {"rephrase", "fill"},
-        model=kind not in NO_MODEL,
-        rows=settings.schema is not None,
+        model=writes(settings),
+        samples_per_second=settings.records.per_second,
         tokens_per_second=TOKENS_PER_SECOND_PER_CORE * cores() if kind == "embedded" else None,
         concurrency=settings.concurrency if kind == "openai" else None,
         prompt_price=settings.prompt_price,
@@ -148,8 +143,13 @@ def describe_writer(settings: Settings) -> Writer:
 
 
 def writes(settings: Settings) -> bool:
-    """Whether a language model writes the texts."""
-    return kind_of(settings.generator, GENERATORS, "generator") not in NO_MODEL
+    """Whether a language model writes, and neither a corpus nor the modality itself."""
+    return generator_kind(settings) not in {"corpus", settings.modality}
+
+
+def generator_kind(settings: Settings) -> str:
+    """Return what comes before the colon of the generator, if it suits the modality."""
+    return kind_of(settings.generator, settings.generators, "generator")
 
 
 def kind_of(spec: str, known: tuple[str, ...], what: str) -> str:
@@ -179,11 +179,9 @@ class _PublicTexts(tuple[str, ...]):
 
 
 def public_texts(settings: Settings) -> Sequence[str]:
-    """Read the texts of the corpus, or its rows; their repr is their number and content."""
+    """Read the records of the corpus; their repr is their number and content."""
     path = settings.generator.partition(":")[2]
-    if settings.schema is not None:
-        return _PublicTexts(load_rows(path, Schema.read(settings.schema)).texts.tolist())
-    return _PublicTexts(load_texts(path, settings.corpus_text).texts.tolist())
+    return _PublicTexts(settings.records.read_corpus(path, settings.corpus_text).tolist())
 
 
 def about_label(prompts: Prompts, column: str | None, label: str) -> Prompts:

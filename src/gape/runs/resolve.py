@@ -7,14 +7,12 @@ from gape.core.errors import InputError, PrivacyError
 from gape.distributed.cluster import RayElectorate
 from gape.evolution.plan import Plan
 from gape.generators.prompts import load
-from gape.modalities import Schema, load_rows
-from gape.modalities.records import choose_columns, open_table
 from gape.privacy.accounting import Neighbours
 from gape.runs.advice import samples_for, suitable_votes, usual_delta
 from gape.runs.electorate import Private, units_of
-from gape.runs.generator import NO_MODEL, kind_of
+from gape.runs.generator import generator_kind, kind_of, writes
 from gape.runs.selector import varies_start, votes_suit_noise
-from gape.runs.settings import EMBEDDERS, GENERATORS, PRIVATE_KMEANS, ROWS, START, Settings
+from gape.runs.settings import PRIVATE_KMEANS, START, Settings
 from gape.voting.store import VectorFolder
 
 # Scales and copies of each way to vary a text: seven variations each, because they mattered more than anything else. Of
@@ -26,7 +24,6 @@ VARIATIONS: dict[str, tuple[tuple[float, ...], int]] = {
     "rephrase": ((1.0,), 7),
     "fill": ((0.5,), 7),
     "corpus": ((0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), 1),
-    ROWS: ((0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6), 1),  # the share of the cells
 }
 
 
@@ -112,8 +109,9 @@ def make_plan(settings: Settings) -> Plan:
 
 def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:
     """How texts are varied, at which scales, and how often at each."""
-    kind = kind_of(settings.generator, GENERATORS, "generator")
-    variation = settings.variation or {"openai": "rephrase", "corpus": None, ROWS: None}.get(kind, "resample")
+    kind = generator_kind(settings)
+    usual = {"openai": "rephrase", "corpus": None, settings.modality: None}.get(kind, "resample")
+    variation = settings.variation or usual
     if kind == "corpus":
         _check_corpus(settings)
     if kind == "openai" and variation == "resample":
@@ -121,7 +119,10 @@ def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], in
             "variation 'resample' needs a model that goes on from an opening, and a chat service does not; use "
             "'rephrase' or 'fill'"
         )
-    scales, copies = VARIATIONS[variation if variation and kind not in NO_MODEL else kind]
+    if kind == settings.modality:
+        scales, copies = settings.records.scales, 1
+    else:
+        scales, copies = VARIATIONS[variation if variation and writes(settings) else kind]
     if settings.scales is not None:
         scales, copies = settings.scales, 1
     return variation, scales, settings.copies or copies
@@ -135,10 +136,7 @@ def _check_corpus(settings: Settings) -> None:
     if settings.data and Path(settings.data).exists() and Path(settings.data).samefile(file):
         raise PrivacyError(f"{file} is the private data, and a corpus is published as it is; name one of public texts")
     try:
-        if settings.schema is not None:
-            load_rows(file, Schema.read(settings.schema))
-            return
-        choose_columns(open_table(file), settings.corpus_text, None, None)
+        settings.records.check_corpus(file, settings.corpus_text)
     except InputError as error:
         raise InputError(f"of the corpus, {str(error).replace('set text to', 'set corpus_text to')}") from None
 
@@ -147,9 +145,8 @@ def refuse_unknown(settings: Settings) -> None:
     """Refuse what no data could make right: no epsilon, and parts that there are not."""
     if settings.epsilon is None:
         raise InputError("epsilon must be given; 1 is a strong guarantee, 8 a weak one, inf none at all")
-    kind_of(settings.embedder, EMBEDDERS, "embedder")
-    if settings.schema is not None:
-        Schema.read(settings.schema)  # which refuses what is none
+    kind_of(settings.embedder, settings.embedders, "embedder")
+    settings.records  # noqa: B018  (rejects a schema that is not one)
     for name in ("max_cost", "max_tokens_total"):
         if getattr(settings, name) is not None and not settings.generator.startswith("openai:"):
             said = f"{name} caps what a service is asked for, and the generator {settings.generator} is none"

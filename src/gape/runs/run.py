@@ -16,10 +16,11 @@ from gape.evolution.evolve import evolve
 from gape.evolution.last_pass import LastPass
 from gape.evolution.plan import Plan
 from gape.evolution.state import State
+from gape.modalities import Modality
 from gape.privacy.ledger import Account, Ledger
 from gape.privacy.noise import Noise
 from gape.privacy.statement import PrivacyStatement, privacy_statement
-from gape.runs.run_folder import RunFolder
+from gape.runs.folder.rounds import RunFolder
 
 
 def run(
@@ -35,6 +36,7 @@ def run(
     progress: Callable[[State], None] | None = None,
     unpaid: str = "",
     last_pass: LastPass | None = None,
+    modality: Modality | None = None,
 ) -> tuple[State, PrivacyStatement]:
     """Run Private Evolution in a folder, or go on with the run that is there, and publish the result.
 
@@ -44,10 +46,11 @@ def run(
     made from the private data itself, `unpaid` says what of it: the run is then marked as not private. Where other
     versions of this package, or of those that decide bits of its result, made the run so far, a `VersionWarning` says
     so. With a `last_pass` texts that repeat another are rewritten before they are published; the state that is returned
-    has them as they are published.
+    has them as they are published. The `modality` says what samples are; without one they are taken for texts, vectors,
+    or rows of a table, by what they look like.
     """
     parts = {"generator": describe(generator), "embedder": describe(embedder), "selector": describe(select)}
-    on_disk = RunFolder.find(folder, plan, parts, ledger.id)
+    on_disk = RunFolder.find(folder, plan, parts, ledger.id, modality)
     account = Account(ledger, on_disk.run)
     account.require(on_disk.plan.releases)  # a run that is refused leaves the disk as it was
     with on_disk.locked():

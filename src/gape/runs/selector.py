@@ -7,8 +7,8 @@ from gape.core.errors import InputError
 from gape.core.protocols import Selector
 from gape.evolution.plan import Plan
 from gape.generators.labels import PerLabel
-from gape.runs.generator import kind_of, writes
-from gape.runs.settings import GENERATORS, Settings
+from gape.runs.generator import generator_kind, writes
+from gape.runs.settings import Settings
 from gape.selection.bounded_lipschitz import BoundedLipschitz
 from gape.selection.kmedoids import KMedoids
 from gape.selection.local_search import Gape
@@ -38,7 +38,7 @@ def estimates_votes(settings: Settings) -> bool:
     Those are a sample of what there is, so that whom many are near to is known to many. Among texts that a model has
     varied it is not: the nearest are of one family (experiments/ahead).
     """
-    return _is_usual(settings) and kind_of(settings.generator, GENERATORS, "generator") == "corpus"
+    return _is_usual(settings) and generator_kind(settings) == "corpus"
 
 
 def keeps_distinct(settings: Settings) -> bool:
@@ -47,7 +47,7 @@ def keeps_distinct(settings: Settings) -> bool:
     Other rules, and GAPE as the paper has it, stay what they are.
     """
     usual = settings.selector == "gape" and _is_usual(settings)
-    return settings.distinct and usual and settings.schema is None and writes(settings)
+    return settings.distinct and usual and settings.records.has_words and writes(settings)
 
 
 def varies_start(settings: Settings) -> bool:

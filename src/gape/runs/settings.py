@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from gape._support.values import as_toml, brief, converted, kind_in_words, nearest_name, toml_file
 from gape.core.errors import InputError, PrivacyError
+from gape.modalities import Modality, Rows, Text, is_modality, kind_named, modality
 from gape.privacy.accounting import Neighbours
 
 T = TypeVar("T")
@@ -27,10 +28,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "distinct": False,
     },
 }
-ROWS = "rows"  # what writes and compares the rows of a table
-# No language model has a part in tables, so that rounds cost little; and a row has far to go from its start, at which
-# nothing is known (docs/tables.md).
-OF_TABLES: Mapping[str, Any] = {"generator": ROWS, "embedder": ROWS, "rounds": 20}
 START = {"gape": 1, "augpe": 2, "subsamplepe": 2}  # the size of S(0), in multiples of m
 
 PRIVATE_KMEANS = "private-kmeans"  # the paper's rule for R, which nobody has paid for
@@ -41,8 +38,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "variation": ("resample", "rephrase", "fill"),
     "selector": ("gape", "ranking", "subsampling", "kmedoids", "bounded-lipschitz"),
 }
-GENERATORS = ("embedded", "openai:MODEL", "hf:MODEL", "corpus:FILE", ROWS)
-EMBEDDERS = ("minilm", "openai:MODEL", "st:MODEL", ROWS)
+_HEADS = {form.partition(":")[0] for form in (*Text.generators, *Text.embedders)}
 LOCAL, RAY = "local", "ray"
 ENGINES = (LOCAL, RAY, f"{RAY}:ADDRESS")
 
@@ -76,8 +72,14 @@ class Settings:
         "The private texts: a .csv, .tsv, .jsonl, .txt or .parquet file, or a folder, or one of `gape embed`.",
     )
     text: str | None = _said(None, "Data", "Column of the texts; may be left out where there is only one.")
+    modality: str | None = _said(
+        None,
+        "Data",
+        "What a record is: text, rows of a table, or the name of an installed modality. Defaults to rows if there is a "
+        "schema, else to text.",
+    )
     schema: str | None = _said(
-        None, "Data", "TOML file that says what the columns of a table can hold. Synthesises rows instead of texts."
+        None, "Data", "TOML file that describes the records: for rows, what each column of the table can hold."
     )
     label: str | None = _said(None, "Data", "Column of a label to be synthesised with every text.")
     labels: tuple[str, ...] | None = _said(
@@ -218,7 +220,9 @@ class Settings:
                 raise InputError(
                     f"{each.name} must be one of {', '.join(CHOICES[each.name])}, got {brief(value)}{near}"
                 )
-        self._check_schema()
+        if self.modality is None:
+            object.__setattr__(self, "modality", _usual_modality(self.schema))
+        self._check_modality()
         self._check_numbers()
         self._check_threshold()
         self._check_engine()
@@ -240,9 +244,26 @@ class Settings:
             values |= {name: value for name, value in layer.items() if value is not None}
         preset = values.get("preset", "gape")
         usual = dict(PRESETS.get(preset, {}) if isinstance(preset, str) else {})
-        if "schema" in values:
-            usual = {**OF_TABLES, **{name: value for name, value in usual.items() if name != "variation"}}
+        kind = kind_named(str(values.setdefault("modality", _usual_modality(values.get("schema")))))
+        usual = {**kind.defaults, **{name: value for name, value in usual.items() if name not in kind.unused}}
         return cls(**{**usual, **values})
+
+    @property
+    def records(self) -> Modality:
+        """The modality, with its schema."""
+        return modality(str(self.modality), self.schema)
+
+    @property
+    def generators(self) -> tuple[str, ...]:
+        """What may write the records of this modality."""
+        kind = kind_named(str(self.modality))
+        return (*kind.generators, *([kind.name] if kind.defaults.get("generator") == kind.name else []))
+
+    @property
+    def embedders(self) -> tuple[str, ...]:
+        """What may compare the records of this modality."""
+        kind = kind_named(str(self.modality))
+        return (*kind.embedders, *([kind.name] if kind.defaults.get("embedder") == kind.name else []))
 
     def with_values(self, **values: Any) -> "Settings":
         """Return these settings with some changed."""
@@ -334,26 +355,26 @@ class Settings:
                 "occur as labels"
             )
 
-    def _check_schema(self) -> None:
-        if self.schema is None:
-            for name in ("generator", "embedder"):
-                if getattr(self, name) == ROWS:
-                    raise InputError(f"{name} {ROWS} is for tables; name a schema of the columns, or another {name}")
-            return
-        for name in ("text", "label", "labels", "variation", "prompts", "domain", "topics", "words", "corpus_text"):
+    def _check_modality(self) -> None:
+        kind = kind_named(str(self.modality))
+        for name in kind.unused:
             if (value := getattr(self, name)) is not None:
-                raise InputError(f"a table has columns and no {name}, got {brief(value)}; leave it out")
-        if self.scales is not None and not all(0 < scale <= 1 for scale in self.scales):
-            said = f"scales of a table must be shares of its cells, got {brief(self.scales)}"
-            raise InputError(f"{said}; give numbers above 0 and up to 1")
-        if self.embedder != ROWS or not (self.generator == ROWS or self.generator.startswith("corpus:")):
-            other = "embedder" if self.embedder != ROWS else "generator"
-            said = f"rows of a table are not for the {other} {brief(getattr(self, other))}"
-            raise InputError(f"{said}; leave it out" + ("" if other == "embedder" else ", or use corpus:FILE"))
-        if self.on_ray:
+                raise InputError(f"{name} has no meaning for {kind.noun}s, got {brief(value)}; leave it out")
+        for part, forms in (("generator", self.generators), ("embedder", self.embedders)):
+            spec = getattr(self, part)
+            head = spec.partition(":")[0]
+            if head not in {form.partition(":")[0] for form in forms} and (head in _HEADS or is_modality(head)):
+                known = ", ".join(forms) or "your own, in Python"
+                raise InputError(f"the {part} {brief(spec)} is not for {kind.noun}s; use {known}")
+        if self.on_ray and not kind.on_workers:
             raise InputError(
-                f"rows of a table vote in this process, not with engine {brief(self.engine)}; leave it out"
+                f"{kind.noun}s are read by this process, not with engine {brief(self.engine)}; leave it out"
             )
+        kind.refuse(self.scales)
+
+
+def _usual_modality(schema: object) -> str:
+    return Text.name if schema is None else Rows.name
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

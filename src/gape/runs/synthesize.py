@@ -1,6 +1,5 @@
 """Synthetic texts from private ones: in one call, or in a folder that can be resumed."""
 
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -9,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from gape._support.files import holds_rows, lines_of
+import pyarrow as pa
+
 from gape.core.errors import InputError
 from gape.distributed.cluster import RayModel
 from gape.embedders.cached import CACHED, Cached
@@ -29,10 +29,11 @@ from gape.runs.electorate import (
 )
 from gape.runs.embedder import candidate_embedder, make_embedder
 from gape.runs.engine import engaged, workers_of
+from gape.runs.folder.record import read_finished
+from gape.runs.folder.stored import SettingsFolder
 from gape.runs.generator import (
-    NO_MODEL,
     Listener,
-    kind_of,
+    generator_kind,
     make_generator,
     make_model,
     make_prompts,
@@ -42,29 +43,29 @@ from gape.runs.generator import (
 )
 from gape.runs.progress import Progress, Tracker
 from gape.runs.reach import OUTSIDE, Use
-from gape.runs.record import read_finished
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.run import run
 from gape.runs.selector import keeps_distinct, make_selector
-from gape.runs.settings import GENERATORS, OPERATIONAL, PRIVATE_KMEANS, Settings
-from gape.runs.text_folder import TextFolder
+from gape.runs.settings import OPERATIONAL, PRIVATE_KMEANS, Settings
 from gape.selection.rehearsal import rehearse
 
 
 @dataclass(frozen=True)
 class SyntheticTexts:
-    """Texts that may be published under their statement, each with its label where there are labels.
+    """Synthetic records that may be published under their statement, each with its label where there are labels.
 
-    Of a table, a text is a row as a line of JSON.
+    Records that are not texts are written as text for people to read; `table` has them as they are published.
     """
 
     texts: list[str]
     labels: list[str] | None
     privacy: PrivacyStatement
+    table: pa.Table
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows of a table."""
-        return [json.loads(text) for text in self.texts]
+        """Return the published records as dictionaries."""
+        rows: list[dict[str, Any]] = self.table.to_pylist()
+        return rows
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -119,7 +120,7 @@ def run_text(
     `embed_texts` has filled, its vectors vote from disk, and with the engine ray the workers of a cluster read the
     texts, vote and write, both with the same result. A refused run leaves its folder as it was. `noise` is for tests.
     """
-    on_disk = TextFolder(folder)
+    on_disk = SettingsFolder(folder)
     on_disk.refuse_foreign()
     report = progress or (lambda _: None)
     with engaged(settings, source, lambda: report(_embedding_by_workers(settings))) as private:
@@ -144,7 +145,7 @@ def resume(
     in every process. Where the folder is from somebody else, everything that reaches outside it must be among them,
     such as base_url and data. Data from memory must be given again as `source`.
     """
-    on_disk = TextFolder(folder)
+    on_disk = SettingsFolder(folder)
     _refuse_fixed(on_disk, changes)
     if on_disk.finished:
         return _published(on_disk)
@@ -154,7 +155,7 @@ def resume(
 
 def settings_to_resume(folder: str | Path, changes: Mapping[str, Any], *, in_memory: bool = False) -> Settings:
     """Return the settings to resume a run with: its own, as far as they may be followed, and the changes."""
-    on_disk = TextFolder(folder)
+    on_disk = SettingsFolder(folder)
     changes = {name: value for name, value in changes.items() if value is not None}
     _refuse_fixed(on_disk, changes)
     uses: list[Use] = ["generator", "embedder", "ledger", "engine"]
@@ -167,7 +168,7 @@ def settings_to_resume(folder: str | Path, changes: Mapping[str, Any], *, in_mem
     return settings
 
 
-def _refuse_fixed(folder: TextFolder, changes: Mapping[str, Any]) -> None:
+def _refuse_fixed(folder: SettingsFolder, changes: Mapping[str, Any]) -> None:
     """Refuse to change what must be the same in all parts of a run."""
     stored = folder.settings()
     allowed = OPERATIONAL if folder.own else OPERATIONAL | set(OUTSIDE)
@@ -178,7 +179,7 @@ def _refuse_fixed(folder: TextFolder, changes: Mapping[str, Any]) -> None:
 
 
 def _run(
-    folder: TextFolder,
+    folder: SettingsFolder,
     settings: Settings,
     private: Private,
     report: Callable[[Progress], None],
@@ -192,10 +193,12 @@ def _run(
     embedder = make_embedder(settings)
     require_embedder(private, embedder)
     refuse_shared_corpus(settings, private, lambda: embedder)
-    with _writer(settings, folder.answers) as bare, closing(folder.open_ledger(settings, plan, private)) as ledger:
+    with (
+        _writer(settings, folder.layout.answers) as bare,
+        closing(folder.open_ledger(settings, plan, private)) as ledger,
+    ):
         cached = Cached(embedder, max(CACHED, plan.candidates))  # of public texts alone
-        what = "texts" if settings.schema is None else "rows"
-        doing = f"{'embedding' if isinstance(private, Records) else 'opening'} the private {what}"
+        doing = f"{'embedding' if isinstance(private, Records) else 'opening'} the private {settings.records.nouns}"
         tracker.say(doing)
         if settings.labels is None and settings.separation != PRIVATE_KMEANS:
             rehearse(make_selector(settings, plan, units_of(private)), plan.candidates)
@@ -208,7 +211,7 @@ def _run(
             unpaid = "the separation R of its selection"
         folder.write(settings)
         listener = Listener(tracker.answered, tracker.asked)
-        with remembering(bare, folder.answers, listener) as model:
+        with remembering(bare, folder.layout.answers, listener) as model:
             if settings.domain is not None and settings.topics is None:
                 tracker.say("choosing topics")
             prompts = make_prompts(settings, model, cached)
@@ -230,6 +233,7 @@ def _run(
                 noise=noise,
                 progress=tracker.state,
                 unpaid=unpaid,
+                modality=settings.records,
                 last_pass=LastPass(generator, comparing, max(plan.scales)) if keeps_distinct(settings) else None,
             )
 
@@ -238,7 +242,7 @@ def _run(
 def _writer(settings: Settings, answers: Path) -> Iterator[LanguageModel | None]:
     """Give the language model: with Ray a copy on every worker, unless it is a service, or a corpus writes."""
     make = partial(make_model, settings, answers)
-    if not settings.on_ray or kind_of(settings.generator, GENERATORS, "generator") in {"openai", *NO_MODEL}:
+    if not settings.on_ray or generator_kind(settings) == "openai" or not writes(settings):
         yield make()
         return
     with RayModel(cast(Callable[[], LanguageModel], make), workers_of(settings)) as model:
@@ -251,9 +255,8 @@ def _embedding_by_workers(settings: Settings) -> Progress:
     return Progress(doing, round=0, rounds=settings.rounds, written=0, texts=0, asked=0, tokens=0, cost=0.0)
 
 
-def _published(folder: TextFolder) -> SyntheticTexts:
+def _published(folder: SettingsFolder) -> SyntheticTexts:
     record, statement, table = read_finished(folder.path)
-    if holds_rows(record.parts):
-        return SyntheticTexts(lines_of(table), None, statement)
-    labels = table["label"].to_pylist() if "label" in table.column_names else None
-    return SyntheticTexts(table["text"].to_pylist(), labels, statement)
+    samples = record.samples(record.last)
+    labels = samples["label"].tolist() if samples.dtype.names else None
+    return SyntheticTexts(record.modality.lines(samples), labels, statement, table)

@@ -14,10 +14,10 @@ from gape.privacy.ledger import Ledger
 from gape.privacy.noise import SeededNoise
 from gape.runs import electorate, engine
 from gape.runs.embedding import embed_texts
+from gape.runs.folder.stored import SettingsFolder
 from gape.runs.progress import Progress
 from gape.runs.settings import Settings
 from gape.runs.synthesize import SyntheticTexts, resume, run_text
-from gape.runs.text_folder import TextFolder
 from made_up import CANARIES, STARS, leaks, private_rows, write_corpus, write_csv
 from small_model import FOLDER
 
@@ -99,10 +99,10 @@ class TestTheSameAsInOneProcess:
         settings, folder = chosen(data, **WRITTEN, engine=first, workers=2), data.parent / "run"
         with pytest.raises(KeyboardInterrupt):
             run_text(settings, folder, noise=SeededNoise(7), progress=stop_in_round_two)
-        stored = TextFolder(folder).status().answers
+        stored = SettingsFolder(folder).status().answers
         assert resume(folder, noise=SeededNoise(7), engine=then).texts == whole.texts
         assert rounds(folder) == rounds(data.parent / "whole")
-        assert TextFolder(folder).status().answers == stored  # what was written is not written again
+        assert SettingsFolder(folder).status().answers == stored  # what was written is not written again
 
     def test_the_ledger_knows_the_data_whoever_reads_it(self, data: Path) -> None:
         run_text(chosen(data, **RAY), data.parent / "run")

@@ -21,9 +21,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gape._support.files import read_json, read_table, samples_from_arrow
+from gape._support.files import read_json, read_table
 from gape.core.types import Counts, Points
 from gape.distributed.federated import Terms
+from gape.modalities.arrow import samples_from_arrow
 from gape.voting.nearest import nearest_votes
 
 pytestmark = pytest.mark.slow

@@ -251,20 +251,20 @@ def test_users_are_protected_by_their_column(folder: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"text": "kind"}, "a table has columns and no text, got 'kind'; leave it out"),
-        ({"label": "kind"}, "a table has columns and no label"),
-        ({"labels": ("cat",)}, "a table has columns and no labels"),
-        ({"words": 5}, "a table has columns and no words"),
+        ({"text": "kind"}, "text has no meaning for rows, got 'kind'; leave it out"),
+        ({"label": "kind"}, "label has no meaning for rows"),
+        ({"labels": ("cat",)}, "labels has no meaning for rows"),
+        ({"words": 5}, "words has no meaning for rows"),
         ({"scales": (0.5, 2.0)}, "scales of a table must be shares of its cells"),
-        ({"prompts": "yelp"}, "a table has columns and no prompts"),
+        ({"prompts": "yelp"}, "prompts has no meaning for rows"),
         (
             {"generator": "embedded"},
-            "rows of a table are not for the generator 'embedded'; leave it out, or use",
+            "the generator 'embedded' is not for rows; use corpus:FILE, rows",
         ),
-        ({"embedder": "minilm"}, "rows of a table are not for the embedder 'minilm'; leave it out"),
-        ({"engine": "ray"}, "rows of a table vote in this process, not with engine 'ray'"),
-        ({"schema": None, "generator": "rows"}, "generator rows is for tables; name a schema"),
-        ({"schema": None, "embedder": "rows"}, "embedder rows is for tables; name a schema"),
+        ({"embedder": "minilm"}, "the embedder 'minilm' is not for rows; use rows"),
+        ({"engine": "ray"}, "rows are read by this process, not with engine 'ray'"),
+        ({"schema": None, "generator": "rows"}, "the generator 'rows' is not for texts; use embedded"),
+        ({"schema": None, "embedder": "rows"}, "the embedder 'rows' is not for texts; use minilm"),
     ],
 )
 def test_what_does_not_go_with_a_table_is_refused(folder: Path, values: dict[str, Any], said: str) -> None:

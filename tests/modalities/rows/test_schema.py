@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gape.core.errors import InputError
 from gape.core.types import as_samples
-from gape.modalities.records import load_rows
+from gape.modalities import load_rows
 from gape.modalities.rows.schema import BINS, MOST_CHOICES, Choices, Numbers, Schema
 
 PEOPLE = """

@@ -14,13 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from gape._support.files import read_table, samples_from_arrow
+from gape._support.files import read_table
 from gape._support.geometry import distances
 from gape.core.errors import RunError
 from gape.core.types import Floats, Points
 from gape.embedders.minilm import MiniLM
 from gape.evaluation.plots import COLOURS, GREY, INK, figure, require_matplotlib
 from gape.modalities import load_texts
+from gape.modalities.arrow import samples_from_arrow
+from gape.runs.folder.layout import Layout
 from gape.runs.progress import Progress
 from gape.runs.settings import Settings
 from gape.runs.synthesize import SyntheticTexts, run_text
@@ -71,11 +73,12 @@ def run_questions(
         raise RunError(f"{folder} exists and holds no demo; name a new folder")
     with as_file(files(__package__) / "questions.csv.gz") as data:
         records = load_texts(data, "text")
-    result = run_text(demo_settings(epsilon, seed), folder / RUN, source=records.texts.tolist(), progress=progress)
+    result = run_text(demo_settings(epsilon, seed), folder / RUN, source=records.content.tolist(), progress=progress)
     embedder = MiniLM()
     shown = np.random.default_rng(seed).choice(len(records), _MEASURED, replace=False)
-    private = embedder.embed(records.texts[shown])
-    rounds = list((folder / RUN / "internal" / "rounds").glob("*/synthetic.parquet"))
+    private = embedder.embed(records.content[shown])
+    layout = Layout(folder / RUN)
+    rounds = [layout.round(turn).synthetic for turn in layout.complete()]
     rounds.sort(key=lambda path: int(path.parent.name))
     # As many of the start as of every round, so that it is their place that is compared and not their number.
     written = [embedder.embed(samples_from_arrow(read_table(path)["sample"])[: len(result)]) for path in rounds]

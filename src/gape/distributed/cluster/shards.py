@@ -171,7 +171,7 @@ def _joined(files: Sequence[Records], kept: Sequence[Indices], column: str) -> A
 
 def _file_digest(records: Records) -> bytes:
     digest = hashlib.blake2b(digest_size=32)
-    for content in record_contents(records.texts, records.users):
+    for content in record_contents(records.content, records.users):
         digest.update(record_digest(content))
     return digest.digest()
 

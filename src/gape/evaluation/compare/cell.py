@@ -16,12 +16,12 @@ from gape.core.errors import InputError
 from gape.core.protocols import Embedder, Generator
 from gape.core.types import Indices, Points, Samples, texts_of
 from gape.evaluation.compare.grid import Cell, Method, Study
-from gape.evaluation.metrics import balls, mean_nearest_distance, sinkhorn1
-from gape.evaluation.metrics.foretelling import next_word_accuracy
-from gape.evaluation.metrics.repetition import Repetition, repetition
-from gape.evaluation.metrics.usefulness import classify
 from gape.evolution.evolve import evolve
 from gape.evolution.last_pass import LastPass
+from gape.metrics import balls, mean_nearest_distance, sinkhorn1
+from gape.metrics.foretelling import next_word_accuracy
+from gape.metrics.repetition import Repetition, repetition
+from gape.metrics.usefulness import classify
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.noise import SeededNoise
 from gape.voting.electorate import LocalElectorate

@@ -19,7 +19,7 @@ from gape._support.files import table_bytes, write_atomically
 from gape.evaluation.compare.cell import Result, Score, Turn
 from gape.evaluation.compare.folder import MARK
 from gape.evaluation.compare.grid import Study, in_short
-from gape.evaluation.metrics.repetition import Repetition
+from gape.metrics.repetition import Repetition
 
 LABELS = {
     "gape": "GAPE",

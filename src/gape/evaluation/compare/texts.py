@@ -23,7 +23,7 @@ from gape.evolution.plan import Plan
 from gape.generators.labels import labelled
 from gape.generators.prompts import Prompts
 from gape.language.request import Completion, LanguageModel
-from gape.modalities import Records, Schema
+from gape.modalities import Records
 from gape.runs.advice import usual_delta
 from gape.runs.electorate import read_records, refuse_shared_corpus, text_fingerprint, units_of
 from gape.runs.embedder import candidate_embedder, make_embedder
@@ -39,7 +39,7 @@ from gape.runs.generator import (
 )
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.selector import CENTRES, estimates_votes, keeps_distinct, make_selector, votes_suit_noise
-from gape.runs.settings import CHOICES, OPERATIONAL, PRESETS, ROWS, Settings
+from gape.runs.settings import CHOICES, OPERATIONAL, PRESETS, Settings
 
 METHODS = ("gape", "augpe", "subsamplepe")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -208,9 +208,10 @@ def _described(settings: Settings) -> dict[str, str]:
     if writes(settings):
         prompts = make_prompts(settings, None)
         return said | {"prompts": f"{prompts.name}, {sha256(repr(prompts).encode()).hexdigest()[:12]}"}
-    if settings.schema is not None:
-        said["schema"] = repr(Schema.read(settings.schema))
-    return said if settings.generator == ROWS else said | {"generator": f"corpus of {public_texts(settings)!r}"}
+    said |= settings.records.describe()
+    if settings.generator == settings.modality:
+        return said
+    return said | {"generator": f"corpus of {public_texts(settings)!r}"}
 
 
 @contextmanager
@@ -225,7 +226,7 @@ def _parts(settings: Settings, records: Records, answers: Path, watch: _Watch, a
         made_by = {"embedder": repr(embedder)} | ({} if model is None else {"model": model.name})
         known = Known(
             units=None if records.users is None else [str(user) for user in records.users],
-            texts=None if settings.schema is not None else records.texts.tolist(),
+            texts=records.content.tolist() if settings.records.has_words else None,
             labels=None if settings.labels is None or records.labels is None else records.labels.tolist(),
             marks=len(settings.labels or ()),
         )
@@ -234,5 +235,5 @@ def _parts(settings: Settings, records: Records, answers: Path, watch: _Watch, a
 
 def _embedded(settings: Settings, records: Records, embedder: Embedder) -> Points:
     if settings.labels is None or records.labels is None:
-        return embedder.embed(records.texts)
-    return candidate_embedder(settings, embedder).embed(labelled(records.labels, records.texts))
+        return embedder.embed(records.content)
+    return candidate_embedder(settings, embedder).embed(labelled(records.labels, records.content))

@@ -1,1 +1,126 @@
-"""Rows of a table: the schema of their columns, what writes them and where they are compared."""
+"""The rows of a table, each held as a line of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from gape._support.values import brief
+from gape.core.errors import InputError
+from gape.core.protocols import Embedder, Generator
+from gape.core.types import Points, Samples, as_samples
+from gape.metrics.measure import Scoring
+from gape.modalities.base import Columns, Groups, Modality
+from gape.modalities.records import Records
+from gape.modalities.rows.embedder import RowEmbedder
+from gape.modalities.rows.generator import RowGenerator
+from gape.modalities.rows.load import load_rows
+from gape.modalities.rows.measures import of_rows
+from gape.modalities.rows.schema import Schema
+
+__all__ = ["Rows", "Schema", "load_rows"]
+
+
+class Rows(Modality):
+    """Rows, drawn from the schema of the columns and compared column by column."""
+
+    name = "rows"
+    noun = "row"
+    # No language model takes part, so rounds are cheap; and a row has far to go from its start, at which nothing is
+    # known (docs/tables.md).
+    defaults: ClassVar[Mapping[str, Any]] = {"generator": name, "embedder": name, "rounds": 20}
+    unused = ("text", "label", "labels", "variation", "prompts", "domain", "topics", "words", "corpus_text")
+    generators = ("corpus:FILE",)
+    scales = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)  # shares of the cells
+    per_second = 3_000.0  # of 14 columns, on a core
+    written_by = "none: rows drawn from the schema"
+    compared_by = "the number of matching columns"
+    copied = "cell for cell"
+
+    def __init__(self, schema: str | Path | Schema | None = None) -> None:
+        """Read the schema of the columns."""
+        self._schema = schema if isinstance(schema, Schema) or schema is None else Schema.read(schema)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns, and what each can hold."""
+        if self._schema is None:
+            raise InputError("rows of a table need the schema of its columns; name it as schema")
+        return self._schema
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rows) and self._schema == other._schema
+
+    def __hash__(self) -> int:
+        return hash(repr(self._schema))
+
+    def describe(self) -> dict[str, str]:
+        """Return the schema, by its content."""
+        return {"schema": repr(self.schema)}
+
+    @classmethod
+    def refuse(cls, scales: Sequence[float] | None) -> None:
+        """Reject scales that are not shares."""
+        if scales is not None and not all(0 < scale <= 1 for scale in scales):
+            raise InputError(
+                f"scales of a table must be shares of its cells, got {brief(scales)}; give numbers above 0 and up to 1"
+            )
+
+    def read(self, source: object, columns: Columns) -> Records:
+        """Read the rows of a table."""
+        rows = load_rows(source, self.schema, columns.user)
+        return rows if columns.label is None else replace(rows, labels=self.labels(rows.content, columns.label))
+
+    def read_corpus(self, path: str, column: str | None) -> Samples:  # noqa: ARG002  (all columns count)
+        """Read public rows."""
+        return load_rows(path, self.schema).content
+
+    def generator(self) -> Generator:
+        """Return what draws rows from the schema."""
+        return RowGenerator(self.schema)
+
+    def embedder(self) -> Embedder:
+        """Return what compares rows column by column."""
+        return RowEmbedder(self.schema)
+
+    def public_embedder(self) -> Embedder:
+        """Return what compares rows, or their lines as texts where the schema is not known."""
+        if self._schema is not None:
+            return RowEmbedder(self._schema)
+        from gape.embedders.minilm import MiniLM  # noqa: PLC0415  (heavy)
+
+        return MiniLM()
+
+    def publish(self, samples: Samples) -> dict[str, pa.Array]:
+        """Return the columns of the table."""
+        rows = [json.loads(line) for line in samples]
+        return {name: pa.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
+
+    def restore(self, table: pa.Table) -> Samples:
+        """Return the rows of a published table as the lines that they were."""
+        return as_samples([json.dumps(row, ensure_ascii=False) for row in table.to_pylist()])
+
+    def labels(self, samples: Samples, label: str | None) -> Samples | None:
+        """Return the cells of the column `label`."""
+        if label is None:
+            return None
+        self.schema.without(label)  # rejects a column that is not there
+        return as_samples([str(json.loads(row)[label]) for row in samples])
+
+    def features(self, samples: Samples, points: Points, label: str | None) -> Points:
+        """Return the points of all other columns."""
+        if label is None:
+            return points
+        others = self.schema.without(label)
+        codes = np.delete(self.schema.codes(samples), list(self.schema.columns).index(label), axis=1)
+        return RowEmbedder(others).embed(others.lines(codes))
+
+    def measures(self, real: Samples, made: Samples, scoring: Scoring) -> Groups:
+        """Compare rows column by column."""
+        return {"Columns": of_rows(real.tolist(), made.tolist(), self.schema, scoring)}

@@ -1,0 +1,60 @@
+"""How near synthetic data comes to the private data.
+
+Everything here reads the private data without noise: NOTHING THAT IT RETURNS IS DIFFERENTIALLY PRIVATE. The figures are
+for whoever may see the private data; to publish one, or to choose by it what to publish, spends privacy that no ledger
+has counted. docs/metrics.md says what each metric is good for and how it can be fooled.
+
+Points are embeddings, (n, d): numpy arrays, or tensors of torch, which are worked on where they are. Real ones come
+first. Distances are those of the points as float32, summed in float64.
+"""
+
+from gape.metrics.balls import Balls, balls, classical_recall, coverage, density, precision, recall
+from gape.metrics.intervals import Interval, bootstrap
+from gape.metrics.mauve import frontier_area, mauve
+from gape.metrics.memorisation import ClosestRecord, closest_record_test, exposure, longest_shared_runs
+from gape.metrics.nearest import coverage_error, mean_nearest_distance, nearest_distances
+from gape.metrics.summary import evaluate_points
+from gape.metrics.text import (
+    distinct,
+    length_distance,
+    near_duplicate_rate,
+    ngram_distance,
+    vocabulary_overlap,
+)
+from gape.metrics.transport import Sinkhorn, frechet, sinkhorn1, wasserstein1
+from gape.metrics.usefulness import Classification, NextWord, classify, next_word
+
+__all__ = [
+    "Balls",
+    "Classification",
+    "ClosestRecord",
+    "Interval",
+    "NextWord",
+    "Sinkhorn",
+    "balls",
+    "bootstrap",
+    "classical_recall",
+    "classify",
+    "closest_record_test",
+    "coverage",
+    "coverage_error",
+    "density",
+    "distinct",
+    "evaluate_points",
+    "exposure",
+    "frechet",
+    "frontier_area",
+    "length_distance",
+    "longest_shared_runs",
+    "mauve",
+    "mean_nearest_distance",
+    "near_duplicate_rate",
+    "nearest_distances",
+    "next_word",
+    "ngram_distance",
+    "precision",
+    "recall",
+    "sinkhorn1",
+    "vocabulary_overlap",
+    "wasserstein1",
+]

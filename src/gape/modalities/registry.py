@@ -1,0 +1,81 @@
+"""Modalities by name: those of this package, those registered, and those of installed packages.
+
+A package brings a modality by an entry point in the group `gape.modalities`, whose name is the modality's:
+
+    [project.entry-points."gape.modalities"]
+    series = "my_package:Series"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from gape._support.values import brief
+from gape.core.errors import InputError
+from gape.core.types import Samples
+from gape.modalities.base import Modality
+from gape.modalities.rows import Rows
+from gape.modalities.text import Text
+from gape.modalities.vectors import Vectors
+
+GROUP = "gape.modalities"
+
+_KNOWN: dict[str, type[Modality]] = {kind.name: kind for kind in (Text, Rows, Vectors)}
+
+
+def register(kind: type[Modality]) -> type[Modality]:
+    """Make a modality known by its name, in this process; use it as a decorator."""
+    if kind.name in _KNOWN and _KNOWN[kind.name] is not kind:
+        raise InputError(f"there is a modality {kind.name!r} already; give this one another name")
+    _KNOWN[kind.name] = kind
+    return kind
+
+
+def kind_named(name: str) -> type[Modality]:
+    """Return the modality of this name."""
+    if name not in _KNOWN:
+        for entry in entry_points(group=GROUP, name=name):
+            loaded = entry.load()
+            if isinstance(loaded, type) and issubclass(loaded, Modality) and loaded.name == name:
+                return register(loaded)
+        names = ", ".join(sorted({*_KNOWN, *(entry.name for entry in entry_points(group=GROUP))}))
+        raise InputError(f"there is no modality {brief(name)}; use one of {names}, or install the package that has it")
+    return _KNOWN[name]
+
+
+def is_modality(name: str) -> bool:
+    """Whether a modality of this name is known."""
+    return name in _KNOWN or any(entry.name == name for entry in entry_points(group=GROUP))
+
+
+def modality(name: str, schema: str | None = None) -> Modality:
+    """Return the modality of this name with its schema, which is read once as long as the file does not change."""
+    return _opened(name, schema, None if schema is None else _state(schema))
+
+
+@lru_cache(16)
+def _opened(name: str, schema: str | None, state: object) -> Modality:  # noqa: ARG001  (part of the key)
+    return kind_named(name)(schema)
+
+
+def _state(schema: str) -> tuple[int, ...] | None:
+    try:
+        found = Path(schema).stat()
+    except (OSError, ValueError):
+        return None  # the modality says what is wrong with it
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def modality_of(given: Modality | None, parts: Mapping[str, str], samples: Samples) -> Modality:
+    """Return the modality of a run: the one given, or, where a run did not record one, what its samples are.
+
+    `parts` are generator, embedder and selector, as they describe themselves.
+    """
+    if given is not None:
+        return given
+    if samples.ndim == 2:
+        return modality(Vectors.name)
+    return modality(Rows.name if parts["embedder"].startswith("RowEmbedder(") else Text.name)

@@ -1,0 +1,65 @@
+"""Texts, with a label each or without: the modality of `gape run` unless another one is named."""
+
+from __future__ import annotations
+
+from gape.core.protocols import Embedder
+from gape.core.types import Samples
+from gape.metrics.measure import Measure, Scoring
+from gape.modalities.base import Columns, Groups, Modality
+from gape.modalities.records import Records, choose_columns, open_table
+from gape.modalities.text.load import load_texts
+from gape.modalities.text.measures import of_next_words, of_repetition, of_texts, runs_by_chance, shared_runs
+
+__all__ = ["Text", "load_texts"]
+
+
+class Text(Modality):
+    """Texts, written by a language model or chosen from a corpus, and compared by a model of sentences."""
+
+    name = "text"
+    noun = "text"
+    generators = ("embedded", "openai:MODEL", "hf:MODEL", "corpus:FILE")
+    embedders = ("minilm", "openai:MODEL", "st:MODEL")
+    has_words = True
+    on_workers = True
+    on_disk = True
+    copied = "word for word"
+
+    def read(self, source: object, columns: Columns) -> Records:
+        """Read texts, with their labels and users where the columns are named."""
+        return load_texts(source, columns.text, columns.label, columns.user)
+
+    def read_corpus(self, path: str, column: str | None) -> Samples:
+        """Read public texts."""
+        return load_texts(path, column).content
+
+    def check_corpus(self, path: str, column: str | None) -> None:
+        """Reject a corpus whose column of texts cannot be told, without reading all of it."""
+        choose_columns(open_table(path), column, None, None)
+
+    def public_embedder(self) -> Embedder:
+        """Return all-MiniLM-L6-v2."""
+        from gape.embedders.minilm import MiniLM  # noqa: PLC0415  (heavy)
+
+        return MiniLM()
+
+    def measures(self, real: Samples, made: Samples, scoring: Scoring) -> Groups:
+        """Compare texts as words, and measure how much they repeat one another."""
+        return {
+            "Texts": of_texts(real.tolist(), made.tolist(), scoring),
+            "Repetition": of_repetition(real.tolist(), made.tolist(), scoring),
+        }
+
+    def usefulness(
+        self, tested: Samples, made: Samples, start: Samples, records: Samples, scoring: Scoring
+    ) -> tuple[Measure, ...]:
+        """Train a small model on each, and have it predict the next words of real texts."""
+        return of_next_words(tested.tolist(), made.tolist(), start.tolist(), records.tolist(), scoring)
+
+    def shared(self, private: Samples, made: Samples) -> tuple[Measure, ...]:
+        """Measure the longest runs of words that texts share with records."""
+        return tuple(shared_runs(private.tolist(), made.tolist()))
+
+    def shared_by_chance(self, private: Samples, held_out: Samples) -> tuple[Measure, ...]:
+        """Measure the same for records that did not vote."""
+        return tuple(runs_by_chance(private.tolist(), held_out.tolist()))

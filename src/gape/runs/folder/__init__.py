@@ -1,0 +1,1 @@
+"""The folder of a run. All other modules read and write it through here."""
