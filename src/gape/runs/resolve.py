@@ -14,7 +14,7 @@ from gape.runs.advice import samples_for, suitable_votes, usual_delta
 from gape.runs.electorate import Private, units_of
 from gape.runs.generator import NO_MODEL, kind_of
 from gape.runs.selector import varies_start, votes_suit_noise
-from gape.runs.settings import EMBEDDERS, GENERATORS, PRIVATE_KMEANS, ROWS, START, Settings
+from gape.runs.settings import EMBEDDERS, GENERATORS, ROWS, START, Settings
 from gape.voting.store import VectorFolder
 
 # Scales and copies of each way to vary a text: seven variations each, because they mattered more than anything else. Of
@@ -172,10 +172,6 @@ def _of_folder(settings: Settings, folder: VectorFolder) -> Settings:
             raise InputError(
                 f"{folder.path} was embedded {had} as {name}, not {asked!r}; embed the data again for that"
             )
-    if settings.separation == PRIVATE_KMEANS:
-        raise InputError(
-            f"separation {PRIVATE_KMEANS} needs all vectors in memory; give the file of texts, or a number"
-        )
     return settings.with_values(user=origin.columns["user"], ledger=settings.ledger or folder.ledger)
 
 
