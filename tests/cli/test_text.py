@@ -345,14 +345,6 @@ def test_a_plan_says_what_the_first_texts_will_be_about(tmp_path: Path, monkeypa
     assert "topics" not in topics("--generator", f"corpus:{write_corpus(tmp_path / 'public.txt')}")
 
 
-def test_a_plan_that_reads_the_separation_off_the_data_says_so(tmp_path: Path) -> None:
-    data = write_csv(tmp_path / "reviews.csv", private_rows())
-    corpus = write_corpus(tmp_path / "public.txt")
-    asked = ["plan", data, "--text", "review", "--epsilon", "4", "--generator", f"corpus:{corpus}"]
-    assert "NOT PRIVATE" not in gape(*asked).stdout
-    assert "NOT PRIVATE, whatever its noise" in gape(*asked, "--separation", "private-kmeans").stdout
-
-
 @pytest.mark.parametrize(
     "command",
     [

@@ -92,7 +92,6 @@ def test_the_name_of_a_dataset_cannot_add_to_its_card(tmp_path: Path) -> None:
         {"secure_noise": False},
         {"private": "yes"},
         {"votes_per_unit": 0},
-        {"unpaid": "[this](http://example.com)"},
     ],
 )
 def test_a_statement_that_no_run_makes_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:

@@ -17,7 +17,7 @@ from gape.report import write_report
 from gape.voting.nearest import nearest_votes
 from made_up import CANARIES
 from report.reading import data_of, elements_of, words_of
-from report.runs import PRIVATE_NAME, stopped, text_run, vector_run
+from report.runs import PRIVATE_NAME, stopped, vector_run
 
 
 def release_of(run: Path, out: Path) -> bytes:
@@ -141,13 +141,6 @@ def test_tokens_and_cost_are_those_of_the_stored_answers(texts: Path, tmp_path: 
     assert "3,000 input, 1,500 output" in words
     assert "0.006, in the currency of the prices" in words
     assert "secret answer" not in (tmp_path / "report.html").read_text()
-
-
-def test_a_page_before_the_end_promises_nothing_that_cannot_be_kept(tmp_path: Path) -> None:
-    whole = text_run(tmp_path, separation="private-kmeans")
-    page = words_of(write_report(stopped(whole, tmp_path / "stopped", after=1)))
-    assert "NOT PRIVATE: this run reads more of the private data than it pays for" in page
-    assert "differential privacy for one record" not in page
 
 
 def test_a_page_before_the_end_tells_what_the_noise_costs(tmp_path: Path) -> None:

@@ -305,7 +305,6 @@ class TestRuns:
             ({"text": "stars"}, "was embedded with 'review' as text, not 'stars'"),
             ({"user": "who"}, "was embedded without one as user, not 'who'"),
             ({"label": "who", "labels": STARS}, "was embedded with 'stars' as label, not 'who'"),
-            ({"separation": "private-kmeans"}, "needs all vectors in memory"),
             ({"label": "stars"}, "which labels occur is private too"),
         ],
     )

@@ -236,7 +236,6 @@ def test_a_damaged_statement_is_refused(tmp_path: Path) -> None:
         {"sigma": (0.0, 0.0)},
         {"sigma": (0.75, 0.75)},
         {"votes_per_unit": 9},
-        {"unpaid": "R"},
         {"secure_noise": False},
     ],
 )

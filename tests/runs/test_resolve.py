@@ -177,11 +177,6 @@ class TestSelectors:
         tau = sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / 0.05))
         assert rule(threshold="paper", signed=True) == Gape(math.inf, tau)
 
-    def test_a_separation_of_the_private_data_is_not_made_here(self) -> None:
-        chosen = settings(separation="private-kmeans")
-        with pytest.raises(InputError, match="computed from the private data"):
-            make_selector(chosen, make_plan(chosen), 90)
-
     def test_labels_have_their_own(self) -> None:
         chosen = settings(label="stars", labels=["low", "mid"])
         assert make_selector(chosen, make_plan(chosen), 90) == PerLabel(

@@ -1,7 +1,9 @@
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 import gape
 import parts
 from gape._support.files import read_json, write_json, write_table
+from gape.audit.books import audit_run
 from gape.core.errors import BudgetError, PrivacyError, RunError
 from gape.core.types import Points, Samples
 from gape.embedders.identity import IdentityEmbedder
@@ -21,6 +24,7 @@ from gape.privacy.accounting import noise_scale
 from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import SecureNoise
 from gape.report import write_report
+from gape.runs.folder.record import read_statement
 from gape.runs.folder.rounds import RunFolder, VersionWarning, read_begun, versions_in_words
 from gape.runs.run import run
 from gape.voting.electorate import LocalElectorate
@@ -135,15 +139,30 @@ def test_a_ledger_that_has_forgotten_releases_is_refused(tmp_path: Path) -> None
     assert (tmp_path / "run" / "release" / "PRIVACY.txt").read_text() == words
 
 
-def test_what_was_not_paid_for_is_not_forgotten(tmp_path: Path) -> None:
+def test_what_an_older_version_did_not_pay_for_is_not_forgotten(tmp_path: Path) -> None:
     plan, ledger = parts.PLAN, Ledger(tmp_path / "ledger", Budget(20.0, 1e-5))
     electorate = LocalElectorate(parts.private_points())
     given = (plan, parts.GENERATOR, IdentityEmbedder(), electorate, parts.SELECT, ledger)
-    _, first = run(tmp_path / "a", *given, unpaid="the scale of the data")
-    _, again = run(tmp_path / "a", *given)
-    assert not first.private
-    assert again == first
-    assert "NOT PRIVATE" in (tmp_path / "a" / "release" / "PRIVACY.txt").read_text()
+    run(tmp_path / "a", *given)
+    name = read_json(tmp_path / "a" / "internal" / "settings.json")["run"]
+    path = tmp_path / "a" / "release" / "privacy.json"
+    stated = read_json(path)
+
+    def remark(unpaid: str) -> None:
+        write_json(path, stated | {"unpaid": unpaid, "private": not unpaid})
+        with closing(sqlite3.connect(tmp_path / "ledger")) as database, database:
+            database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (f"unpaid by run {name}", unpaid))
+
+    remark("")
+    assert run(tmp_path / "a", *given)[1].private
+    assert read_statement(path).private
+    remark("the separation R of its selection")
+    with pytest.raises(PrivacyError, match="NOT PRIVATE: it used private data without noise; do not publish"):
+        run(tmp_path / "a", *given)
+    with pytest.raises(RunError, match="NOT PRIVATE, because its run used private data without noise; do not publish"):
+        read_statement(path)
+    failed = [check.name for check in audit_run(tmp_path / "a", tmp_path / "ledger").checks if not check.passed]
+    assert failed == ["folder", "source", "budget", "statement"]
     _, other = run(tmp_path / "b", *given)  # which is private itself, and cannot make up for the first
     assert other.private
     assert other.epsilon <= plan.epsilon

@@ -23,6 +23,7 @@ from gape.audit.books import audit_run
 from gape.core.errors import BudgetError, InputError, PrivacyError, RunError, SpendingError
 from gape.language.request import Request
 from gape.privacy.noise import SeededNoise
+from gape.runs.export import export
 from gape.runs.folder.stored import SettingsFolder, ledger_of
 from gape.runs.progress import Progress
 from gape.runs.settings import Settings
@@ -86,21 +87,18 @@ class TestFolder:
         said = capfd.readouterr()
         assert not said.out + said.err
 
-    def test_a_separation_read_off_the_data_marks_the_run(self, data: Path) -> None:
+    def test_a_separation_read_off_the_data_by_an_older_version_is_refused(self, data: Path) -> None:
         folder = data.parent / "run"
-        result = run_text(by_corpus(data, separation="private-kmeans"), folder)
-        assert not result.privacy.private
-        assert math.isfinite(result.privacy.epsilon)
-        assert "NOT PRIVATE" in (folder / "release" / "PRIVACY.txt").read_text()
-        assert "the separation R of its selection was read off the private data" in result.privacy.text()
-        assert not resume(folder).privacy.private
-        # Unit vectors are at most 2 apart, and the farthest of 90 records is not at one of 6 centres.
-        used = json.loads((folder / "internal" / "settings.json").read_text())["parts"]["selector"]
-        assert 0 < float(used.partition("separation=")[2].partition(",")[0]) <= 20
+        run_text(by_corpus(data, separation=10.0), folder)
+        file = folder / "internal" / "settings.toml"
+        file.write_text(file.read_text().replace("separation = 10.0", 'separation = "private-kmeans"'))
+        for reading in (resume, audit_run, lambda run: export(run, data.parent / "out.csv", "csv")):
+            with pytest.raises(RunError, match="NOT PRIVATE, because its run computes a separation from the private"):
+                reading(folder)
 
     def test_another_run_on_the_data_says_that_all_together_have_no_guarantee(self, data: Path) -> None:
         first, second = data.parent / "first", data.parent / "second"
-        run_text(by_corpus(data, separation="private-kmeans", budget_epsilon=20.0), first)
+        run_text(by_corpus(data, budget_epsilon=20.0), first, noise=SeededNoise(0))
         stood = SettingsFolder(first).status()
         assert stood.epsilon_spent == stood.dataset_epsilon == math.inf
         found = run_text(by_corpus(data, budget_epsilon=20.0), second).privacy

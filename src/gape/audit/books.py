@@ -35,7 +35,7 @@ class Entry:
 
     turn: int
     release: Release
-    secure: bool
+    secure: bool  # as the ledger records it: secure noise, and nothing of the data used without any
     votes: NoisyVotes
 
 
@@ -80,8 +80,8 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
     begun = read_begun(run)
     name, ledger_id, plan = begun.run, begun.ledger, begun.plan
     facts, books = _read_ledger(Path(ledger) if ledger else _ledger_path(run))
-    mine, unpaid = books.get(name, []), facts.get(UNPAID + name, "")
-    total = _total(facts, books, plan.delta)
+    mine = books.get(name, [])
+    total = _total(books, plan.delta)
     checks = [
         folder,
         _check_identity(ledger_id, facts),
@@ -90,12 +90,12 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
         _check_unit(plan, facts, mine),
         _check_rounds(plan, mine),
         _check_votes(layout, mine),
-        _check_source(mine, unpaid),
+        _check_source(mine),
         _check_budget(facts, books),
     ]
     told = layout.statement.exists()
     if told:
-        checks.append(_check_statement(layout, plan, facts, mine, unpaid, total))
+        checks.append(_check_statement(layout, plan, facts, mine, total))
     cost = spent([entry.release for entry in mine], plan.delta)
     return RunAudit(plan, len(mine), cost, told and len(mine) == plan.rounds, tuple(checks))
 
@@ -132,7 +132,8 @@ def _read_ledger(path: Path) -> tuple[dict[str, str], dict[str, list[Entry]]]:
             query = "SELECT run, round, sigma, votes_per_unit, secure, votes FROM releases ORDER BY run, round"
             for run, turn, sigma, votes_per_unit, secure, votes in database.execute(query):
                 release = Release(sigma, facts["neighbours"], votes_per_unit)
-                entry = Entry(turn, release, bool(secure), np.frombuffer(votes, dtype="<i8").astype(np.int64))
+                paid = bool(secure) and not facts.get(UNPAID + run)
+                entry = Entry(turn, release, paid, np.frombuffer(votes, dtype="<i8").astype(np.int64))
                 books.setdefault(run, []).append(entry)
     except (sqlite3.Error, LookupError, InputError) as error:
         raise RunError(f"{path} cannot be read as a ledger ({error}); restore it from a copy") from error
@@ -193,33 +194,30 @@ def _same(file: Path, charged: NoisyVotes) -> bool:
     return table.column_names == ["noisy_votes"] and np.array_equal(table["noisy_votes"].to_numpy(), charged)
 
 
-def _check_source(mine: list[Entry], unpaid: str) -> Check:
+def _check_source(mine: list[Entry]) -> Check:
     wrong = [entry.turn for entry in mine if not entry.secure]
     if wrong:
-        return Check("source", passed=False, finding=f"noise from a known seed in {_rounds(wrong)}: NOT PRIVATE")
-    if unpaid:
-        return Check("source", passed=False, finding=f"{unpaid} was read off the data, and not paid for: NOT PRIVATE")
+        finding = f"noise from a known seed, or private data used without noise, in {_rounds(wrong)}: NOT PRIVATE"
+        return Check("source", passed=False, finding=finding)
     return Check("source", passed=True, finding="all noise is recorded as from a secure source")
 
 
-def _total(facts: dict[str, str], books: dict[str, list[Entry]], delta: float) -> float:
+def _total(books: dict[str, list[Entry]], delta: float) -> float:
     """What everything in the ledger adds up to; infinite where a release has no guarantee."""
-    if any(UNPAID + run in facts or not all(entry.secure for entry in entries) for run, entries in books.items()):
+    if not all(entry.secure for entries in books.values() for entry in entries):
         return math.inf
     return spent([entry.release for entries in books.values() for entry in entries], delta)
 
 
 def _check_budget(facts: dict[str, str], books: dict[str, list[Entry]]) -> Check:
     epsilon, delta = float(facts["epsilon"]), float(facts["delta"])
-    total = _total(facts, books, delta)
+    total = _total(books, delta)
     passed = total <= epsilon * (1 + EPSILON_TOLERANCE)
     finding = f"all runs on the data have spent {stated(total)} of a budget of {epsilon:g}"
     return Check("budget", passed, f"{finding} at delta {stated(delta, 3)}")
 
 
-def _check_statement(
-    layout: Layout, plan: Plan, facts: dict[str, str], mine: list[Entry], unpaid: str, total: float
-) -> Check:
+def _check_statement(layout: Layout, plan: Plan, facts: dict[str, str], mine: list[Entry], total: float) -> Check:
     """The statement, in figures and in words, must say what the ledger amounts to."""
     try:
         statement = read_statement(layout.statement)
@@ -228,8 +226,6 @@ def _check_statement(
     complete = layout.round(plan.rounds).synthetic.exists()
     told = mine if complete else mine[: len(statement.sigma)]  # an extended run keeps its statement until it ends
     wrong = _misstated(statement, told, facts["neighbours"], plan.delta, total)
-    if statement.unpaid != unpaid:
-        wrong.append("unpaid")
     if statement.ledger != facts.get("id", "")[:12]:
         wrong.append("ledger")
     if read_bounded(layout.words) != statement.text() + "\n":
@@ -259,7 +255,7 @@ def _misstated(
         "epsilon": _close(statement.epsilon, cost),
         "delta": statement.delta == delta,
         "dataset_epsilon": cost * (1 - EPSILON_TOLERANCE) <= statement.dataset_epsilon <= most,
-        "private": statement.private == (secure and math.isfinite(cost) and not statement.unpaid),
+        "private": statement.private == (secure and math.isfinite(cost)),
     }
     return [name for name, right in agrees.items() if not right]
 

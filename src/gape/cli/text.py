@@ -23,7 +23,7 @@ from gape.runs.folder.layout import Layout
 from gape.runs.folder.stored import SettingsFolder, ledger_of
 from gape.runs.generator import describe_writer, make_model, make_prompts, writes
 from gape.runs.resolve import make_plan, resolved, variations_of
-from gape.runs.settings import PRIVATE_KMEANS, Settings
+from gape.runs.settings import Settings
 from gape.runs.synthesize import SyntheticTexts, run_text, settings_to_resume
 from gape.runs.synthesize import resume as resume_run
 from gape.voting.store import VectorFolder
@@ -63,7 +63,7 @@ def plan(
     expected = outlook(chosen, units_of(private), describe_writer(settings), cores=cores(), embedded=embedded)
     console = output()
     _print_plan(console, settings, private, chosen, expected)
-    for remark in (*_of_separation(settings), *expected.remarks, *_of_ledger(settings, chosen)):
+    for remark in (*expected.remarks, *_of_ledger(settings, chosen)):
         console.print(f"- {remark}", markup=False)
     if engines:
         console.print()
@@ -184,15 +184,6 @@ def _print_engines(console: Console, settings: Settings, candidates: int, units:
     console.print(table)
     for engine, assumed in ENGINES.items():
         console.print(f"- {engine}: {assumed}.", markup=False)
-
-
-def _of_separation(settings: Settings) -> list[str]:
-    unpaid = settings.separation == PRIVATE_KMEANS
-    return (
-        ["The separation is read off the private data: the result is NOT PRIVATE, whatever its noise."]
-        if unpaid
-        else []
-    )
 
 
 def _of_ledger(settings: Settings, chosen: Plan) -> list[str]:

@@ -80,6 +80,16 @@ class Modality:
         return {}
 
     @classmethod
+    def writers(cls) -> tuple[str, ...]:
+        """Return all that may write: what `generators` lists, and the modality itself if it does by default."""
+        return cls.generators + ((cls.name,) if cls.defaults.get("generator") == cls.name else ())
+
+    @classmethod
+    def comparers(cls) -> tuple[str, ...]:
+        """Return all that may compare: what `embedders` lists, and the modality itself if it does by default."""
+        return cls.embedders + ((cls.name,) if cls.defaults.get("embedder") == cls.name else ())
+
+    @classmethod
     def refuse(cls, scales: Sequence[float] | None) -> None:
         """Reject scales that do not suit."""
 

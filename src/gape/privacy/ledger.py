@@ -35,7 +35,8 @@ _FORMAT = "1"
 _WAIT_SECONDS = 60.0
 MOST_RELEASES = 100_000  # of a run
 _UNDER_WAY = "under way: run "  # before the name of a run: a fact that says what it needs, and how to see that it lives
-UNPAID = "unpaid by run "  # before the name of a run: a fact that says what it reads and does not pay for
+# Before the name of a run: a fact of older versions, which says what the run used of the data without any noise.
+UNPAID = "unpaid by run "
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS releases (
@@ -185,32 +186,25 @@ class Ledger:
             return tuple(Release(float(sigma), neighbours, int(votes)) for sigma, votes in rows)
 
     def secure(self, run: str) -> bool:
-        """Whether all noise that this run has used was secure."""
+        """Whether all noise that this run has used was secure, and nothing of the data was used without any."""
         query = "SELECT min(secure) FROM releases WHERE run = ?"
         with self._usable():
             (least,) = self._database.execute(query, (run,)).fetchone()
-        return least is None or bool(least)
-
-    def mark_unpaid(self, run: str, what: str) -> None:
-        """Write down what of the private data a run uses that no release pays for: it has no guarantee, ever."""
-        with self._transaction():
-            self._set_facts(**{UNPAID + run: what})
-
-    def unpaid(self, run: str) -> str:
-        """What a run uses that no release pays for, in words."""
-        return self._facts().get(UNPAID + run, "")
+        return (least is None or bool(least)) and not self._facts().get(UNPAID + run)
 
     def total(self, delta: float) -> float:
         """The epsilon of everything that was ever released; infinite where a release has no guarantee."""
-        with (
-            self._usable(),
-            closing(self._database.execute("SELECT run, min(secure) FROM releases GROUP BY run")) as rows,
-        ):
-            unguarded = [run for run, secure in rows if not secure or self.unpaid(run)]
-        return math.inf if unguarded else spent(self.releases(), delta)
+        with self._usable():
+            runs = self._database.execute("SELECT DISTINCT run FROM releases").fetchall()
+        return spent(self.releases(), delta) if all(self.secure(run) for (run,) in runs) else math.inf
 
     def require(self, run: str, planned: Sequence[Release], budget: Budget | None = None) -> None:
         """Refuse a run whose releases, those it has not yet made, would exceed the budget, or another one."""
+        if self._facts().get(UNPAID + run):
+            raise PrivacyError(
+                f"an older version has marked run {run} in the ledger {self.path} as NOT PRIVATE: it used private data "
+                "without noise; do not publish its output, and start a new run in another folder"
+            )
         remaining = tuple(planned)[len(self.releases(run)) :]
         self._check_budget(run, remaining, budget)
 

@@ -28,7 +28,6 @@ class PrivacyStatement:
     secure_noise: bool
     dataset_epsilon: float  # of everything that was ever released about the dataset, by its ledger
     ledger: str = ""  # the beginning of that ledger's id; empty where none was kept
-    unpaid: str = ""  # what was read off the private data and not paid for, in words; then there is no guarantee
 
     @property
     def headline(self) -> str:
@@ -66,7 +65,6 @@ class PrivacyStatement:
         if not self.private:
             reasons = {
                 "its votes were released without noise": math.isinf(self.epsilon),
-                f"{self.unpaid} was read off the private data, which nothing has paid for": bool(self.unpaid),
                 "its noise came from a known seed, which only tests should use": not self.secure_noise,
             }
             reason = " and ".join(words for words, applies in reasons.items() if applies)
@@ -89,14 +87,13 @@ class PrivacyStatement:
         )
 
 
-def privacy_statement(account: Account, delta: float, unit: str, unpaid: str = "") -> PrivacyStatement:
-    """State what the releases of a run cost, from the ledger; nothing is private that also used what is `unpaid`."""
-    unpaid = unpaid or account.ledger.unpaid(account.run)
+def privacy_statement(account: Account, delta: float, unit: str) -> PrivacyStatement:
+    """State what the releases of a run cost, from the ledger."""
     releases = account.ledger.releases(account.run)
     epsilon = spent(releases, delta)
     secure = account.ledger.secure(account.run)
     return PrivacyStatement(
-        private=secure and math.isfinite(epsilon) and not unpaid,
+        private=secure and math.isfinite(epsilon),
         epsilon=epsilon,
         delta=delta,
         neighbours=account.ledger.budget.neighbours,
@@ -106,5 +103,4 @@ def privacy_statement(account: Account, delta: float, unit: str, unpaid: str = "
         secure_noise=secure,
         dataset_epsilon=account.ledger.total(delta),
         ledger=account.ledger.mark,
-        unpaid=unpaid,
     )

@@ -13,7 +13,7 @@ from gape.report.words import embedder_name
 from gape.runs.folder.layout import Layout
 from gape.runs.folder.record import RunRecord
 from gape.runs.folder.rounds import versions_in_words
-from gape.runs.settings import PRIVATE_KMEANS, Settings
+from gape.runs.settings import Settings
 
 _RELATION = {
     "replace": "replace-one: one {unit} replaced by another",
@@ -35,8 +35,6 @@ def epsilon_of(record: RunRecord) -> float:
     statement, plan = record.statement, record.plan
     if statement is not None:
         return statement.epsilon if statement.private else math.inf
-    if record.settings is not None and record.settings.separation == PRIVATE_KMEANS:
-        return math.inf
     release = Release(record.sigma, plan.neighbours, plan.votes_per_unit)
     return max(plan.epsilon, spent([release] * plan.rounds, plan.delta))
 
@@ -51,10 +49,8 @@ def promise(record: RunRecord) -> str:
     if record.statement is not None:
         return record.statement.text()
     plan, unit, epsilon = record.plan, unit_of(record), epsilon_of(record)
-    if math.isinf(plan.epsilon):
-        return "NOT PRIVATE: this run releases its votes without noise. Do not publish its output."
     if math.isinf(epsilon):
-        return "NOT PRIVATE: this run reads more of the private data than it pays for. Do not publish its output."
+        return "NOT PRIVATE: this run releases its votes without noise. Do not publish its output."
     return (
         f"No guarantee is stated before the run ends. After all {plan.rounds} rounds it is planned to be "
         f"({stated(epsilon)}, {stated(plan.delta)})-differential privacy for one {unit}. Each round that has voted is "

@@ -5,7 +5,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from gape._support.clustering import assign, k_means
 from gape._support.fingerprint import text_digest
 from gape.core.errors import InputError, PrivacyError
 from gape.core.protocols import Embedder
@@ -39,14 +38,6 @@ class TextElectorate(LocalElectorate):
     def fingerprint(self, salt: bytes) -> str:
         """Identify the dataset: its texts and users, in any order."""
         return text_fingerprint(self._of, salt)
-
-    def unpaid_separation(self, samples: int, seed: int) -> float:
-        """Return the paper's R: 10 times the largest distance of a record to the nearest of m k-means centres.
-
-        NOT PRIVATE: that distance belongs to one record. Whoever uses it marks the run as such (`unpaid` of `run`).
-        """
-        _, gaps = assign(self._private, k_means(self._private, samples, np.random.default_rng(seed)))
-        return 10 * float(gaps.max())
 
 
 def text_fingerprint(private: Private, salt: bytes) -> str:

@@ -10,7 +10,7 @@ from gape.runs.settings import Settings
 
 def make_embedder(settings: Settings) -> Embedder:
     """Return the embedder of private texts and candidates alike, for texts without labels and without a cache."""
-    kind = kind_of(settings.embedder, settings.embedders, "embedder")
+    kind = kind_of(settings.embedder, settings.kind.comparers(), "embedder")
     name = settings.embedder.partition(":")[2]
     if kind == settings.modality:
         return settings.records.embedder()

@@ -26,7 +26,7 @@ from gape.language.stored import Stored, stored_tokens
 from gape.language.watched import Watched
 from gape.language.weights import SMOLLM2, fetch
 from gape.runs.advice import TOKENS_PER_SECOND_PER_CORE, Writer
-from gape.runs.settings import PRIVATE_KMEANS, Settings
+from gape.runs.settings import Settings
 
 _TOPICS = (20, 100)  # topics to ask the model for: as many as texts to begin with, within these
 
@@ -62,12 +62,11 @@ def require_votes_may_leave(settings: Settings, votes: str = "") -> None:
 
     Its prompts vary the survivors. `votes` says of which votes that is known; else the settings tell.
     """
-    unpaid = "votes without noise" if settings.epsilon == math.inf else ""
-    unpaid = unpaid or ("a separation that nothing paid for" if settings.separation == PRIVATE_KMEANS else "")
-    if not (votes or unpaid) or settings.exact_votes_may_leave or not settings.generator.startswith("openai:"):
+    votes = votes or ("votes without noise" if settings.epsilon == math.inf else "")
+    if not votes or settings.exact_votes_may_leave or not settings.generator.startswith("openai:"):
         return
     raise PrivacyError(
-        f"{settings.generator} would be asked to vary texts chosen by {votes or unpaid}, which tells the service about "
+        f"{settings.generator} would be asked to vary texts chosen by {votes}, which tells the service about "
         "private records; use a model on this machine, or say exact_votes_may_leave if the owner of the data agrees"
     )
 
@@ -149,7 +148,7 @@ def writes(settings: Settings) -> bool:
 
 def generator_kind(settings: Settings) -> str:
     """Return what comes before the colon of the generator, if it suits the modality."""
-    return kind_of(settings.generator, settings.generators, "generator")
+    return kind_of(settings.generator, settings.kind.writers(), "generator")
 
 
 def kind_of(spec: str, known: tuple[str, ...], what: str) -> str:

@@ -12,7 +12,7 @@ from gape.runs.advice import samples_for, suitable_votes, usual_delta
 from gape.runs.electorate import Private, units_of
 from gape.runs.generator import generator_kind, kind_of, writes
 from gape.runs.selector import varies_start, votes_suit_noise
-from gape.runs.settings import PRIVATE_KMEANS, START, Settings
+from gape.runs.settings import START, Settings
 from gape.voting.store import VectorFolder
 
 # Scales and copies of each way to vary a text: seven variations each, because they mattered more than anything else. Of
@@ -145,7 +145,7 @@ def refuse_unknown(settings: Settings) -> None:
     """Refuse what no data could make right: no epsilon, and parts that there are not."""
     if settings.epsilon is None:
         raise InputError("epsilon must be given; 1 is a strong guarantee, 8 a weak one, inf none at all")
-    kind_of(settings.embedder, settings.embedders, "embedder")
+    kind_of(settings.embedder, settings.kind.comparers(), "embedder")
     settings.records  # noqa: B018  (rejects a schema that is not one)
     for name in ("max_cost", "max_tokens_total"):
         if getattr(settings, name) is not None and not settings.generator.startswith("openai:"):
@@ -169,10 +169,6 @@ def _of_folder(settings: Settings, folder: VectorFolder) -> Settings:
             raise InputError(
                 f"{folder.path} was embedded {had} as {name}, not {asked!r}; embed the data again for that"
             )
-    if settings.separation == PRIVATE_KMEANS:
-        raise InputError(
-            f"separation {PRIVATE_KMEANS} needs all vectors in memory; give the file of texts, or a number"
-        )
     return settings.with_values(user=origin.columns["user"], ledger=settings.ledger or folder.ledger)
 
 

@@ -34,20 +34,19 @@ def run(
     *,
     noise: Noise | None = None,
     progress: Callable[[State], None] | None = None,
-    unpaid: str = "",
     last_pass: LastPass | None = None,
     modality: Modality | None = None,
 ) -> tuple[State, PrivacyStatement]:
     """Run Private Evolution in a folder, or go on with the run that is there, and publish the result.
 
-    The published data is (epsilon, delta)-DP as its statement says. A run that was stopped, at any instant, is
-    resumed by the same call and ends as it would have; rounds that were paid for are not paid for again. A
-    finished run is extended by the same call with `plan.extended(rounds)`, charged for what it adds. Where a part was
-    made from the private data itself, `unpaid` says what of it: the run is then marked as not private. Where other
-    versions of this package, or of those that decide bits of its result, made the run so far, a `VersionWarning` says
-    so. With a `last_pass` texts that repeat another are rewritten before they are published; the state that is returned
-    has them as they are published. The `modality` says what samples are; without one they are taken for texts, vectors,
-    or rows of a table, by what they look like.
+    The published data is (epsilon, delta)-DP as its statement says. A run that was stopped, at any instant, is resumed
+    by the same call and ends as it would have; rounds that were paid for are not paid for again. A finished run is
+    extended by the same call with `plan.extended(rounds)`, charged for what it adds. Where other versions of this
+    package, or of those that decide bits of its result, made the run so far, a `VersionWarning` says so. No part may be
+    made from the private data: only votes are paid for. With a `last_pass` texts that repeat another are rewritten
+    before they are published; the state that is returned has them as they are published. The
+    `modality` says what samples are; without one they are taken for texts, vectors, or rows of a table, by what they
+    look like.
     """
     parts = {"generator": describe(generator), "embedder": describe(embedder), "selector": describe(select)}
     on_disk = RunFolder.find(folder, plan, parts, ledger.id, modality)
@@ -56,8 +55,6 @@ def run(
     with on_disk.locked():
         on_disk.prepare()
         ledger.reserve(on_disk.run, on_disk.plan.releases, on_disk.lock)
-        if unpaid:
-            ledger.mark_unpaid(on_disk.run, unpaid)
         state = on_disk.load()
         _refuse_forgotten(account, state, on_disk.path)
         plan = on_disk.plan
@@ -68,7 +65,7 @@ def run(
                 progress(step)
         if state is None:
             raise RuntimeError("the loop ended without a state")  # it yields one before its first round
-        statement = privacy_statement(account, plan.delta, electorate.unit, unpaid)
+        statement = privacy_statement(account, plan.delta, electorate.unit)
         if last_pass is not None:
             state = replace(state, synthetic=_rewritten(on_disk, state, last_pass))
         on_disk.publish(state.synthetic, statement)

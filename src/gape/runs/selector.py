@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 
-from gape.core.errors import InputError
 from gape.core.protocols import Selector
 from gape.evolution.plan import Plan
 from gape.generators.labels import PerLabel
@@ -70,8 +69,6 @@ def _is_usual(settings: Settings) -> bool:
 
 def _gape(settings: Settings, plan: Plan) -> Gape:
     separation = math.inf if settings.separation is None else settings.separation
-    if isinstance(separation, str):
-        raise InputError(f"separation {separation} is computed from the private data; give a number here")
     if settings.threshold == "auto":
         if estimates_votes(settings):
             return Gape(separation, math.inf, spare=2.0, signed=False, noise=plan.sigma)

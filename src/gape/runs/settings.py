@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from gape._support.values import as_toml, brief, converted, kind_in_words, nearest_name, toml_file
-from gape.core.errors import InputError, PrivacyError
+from gape.core.errors import InputError, PrivacyError, RunError
 from gape.modalities import Modality, Rows, Text, is_modality, kind_named, modality
 from gape.privacy.accounting import Neighbours
 
@@ -29,8 +29,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 START = {"gape": 1, "augpe": 2, "subsamplepe": 2}  # the size of S(0), in multiples of m
-
-PRIVATE_KMEANS = "private-kmeans"  # the paper's rule for R, which nobody has paid for
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "neighbours": get_args(Neighbours),
@@ -154,7 +152,7 @@ class Settings:
         default=False,
         group="Generator",
         text="The owner of the data agrees that a service that writes is asked to vary texts chosen by votes without "
-        "privacy: with epsilon inf, separation private-kmeans, and in `gape compare`. Never stored.",
+        "privacy: with epsilon inf and in `gape compare`. Never stored.",
     )
     corpus_may_share: bool = _said(
         default=False,
@@ -172,12 +170,11 @@ class Settings:
     )
 
     selector: str = _said("gape", "Selection", "Which rule picks the survivors.")
-    separation: float | str | None = _said(
+    separation: float | None = _said(
         None,
         "Selection",
         "GAPE's R, which truncates distances at R/3. By default there is none: embeddings are at most 2 apart, and the "
-        "paper's rule gives an R/3 beyond that, so it truncates nothing either. private-kmeans is that rule, for "
-        "research: it reads the private data unpaid, and marks the run as NOT PRIVATE.",
+        "paper's rule gives an R/3 beyond that, so it truncates nothing either.",
     )
     threshold: float | str = _said(
         "auto",
@@ -254,16 +251,9 @@ class Settings:
         return modality(str(self.modality), self.schema)
 
     @property
-    def generators(self) -> tuple[str, ...]:
-        """What may write the records of this modality."""
-        kind = kind_named(str(self.modality))
-        return (*kind.generators, *([kind.name] if kind.defaults.get("generator") == kind.name else []))
-
-    @property
-    def embedders(self) -> tuple[str, ...]:
-        """What may compare the records of this modality."""
-        kind = kind_named(str(self.modality))
-        return (*kind.embedders, *([kind.name] if kind.defaults.get("embedder") == kind.name else []))
+    def kind(self) -> type[Modality]:
+        """The modality, without its schema."""
+        return kind_named(str(self.modality))
 
     def with_values(self, **values: Any) -> "Settings":
         """Return these settings with some changed."""
@@ -296,10 +286,9 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, got {value}")
-        self._check_separation()
         for name in ("epsilon", "budget_epsilon", "separation"):
             value = getattr(self, name)
-            if value is not None and not isinstance(value, str) and not value > 0:
+            if value is not None and not value > 0:
                 remedy = "; use inf for a run without privacy" if "epsilon" in name else "; leave it out for none"
                 raise InputError(f"{name} must be positive, got {value:g}{remedy}")
         if self.seed < 0:
@@ -319,15 +308,6 @@ class Settings:
         if self.label is None and (self.labels is not None or self.labels_are_public):
             raise InputError("labels are given but no column for them; name it as label")
 
-    def _check_separation(self) -> None:
-        if not isinstance(self.separation, str) or self.separation == PRIVATE_KMEANS:
-            return
-        try:
-            object.__setattr__(self, "separation", float(self.separation))
-        except ValueError:
-            said = f"separation must be a number or {PRIVATE_KMEANS}, got {brief(self.separation)}"
-            raise InputError(said) from None
-
     def _check_threshold(self) -> None:
         if self.threshold in {"auto", "paper"}:
             return
@@ -344,11 +324,6 @@ class Settings:
         kind, colon, address = self.engine.partition(":")
         if self.engine != LOCAL and (kind != RAY or bool(colon) != bool(address)):
             raise InputError(f"engine must be one of {', '.join(ENGINES)}, got {brief(self.engine)}")
-        if self.on_ray and self.separation == PRIVATE_KMEANS:
-            raise InputError(
-                f"separation {PRIVATE_KMEANS} needs all vectors in one process, not with engine {brief(self.engine)}; "
-                "use engine local, or give a number"
-            )
         if self.on_ray and self.label is not None and self.labels is None:
             raise InputError(
                 f"with engine {brief(self.engine)} the data is read by the workers alone; list the labels that can "
@@ -356,11 +331,11 @@ class Settings:
             )
 
     def _check_modality(self) -> None:
-        kind = kind_named(str(self.modality))
+        kind = self.kind
         for name in kind.unused:
             if (value := getattr(self, name)) is not None:
                 raise InputError(f"{name} has no meaning for {kind.noun}s, got {brief(value)}; leave it out")
-        for part, forms in (("generator", self.generators), ("embedder", self.embedders)):
+        for part, forms in (("generator", kind.writers()), ("embedder", kind.comparers())):
             spec = getattr(self, part)
             head = spec.partition(":")[0]
             if head not in {form.partition(":")[0] for form in forms} and (head in _HEADS or is_modality(head)):
@@ -392,6 +367,11 @@ def read_stored_toml(path: str | Path) -> dict[str, Any]:
     """Read values for `Settings.of` as a run folder keeps them; consent that an older version has stored is none."""
     values = toml_file(path, "the settings")
     refuse_unknown(values, f" in {path}")
+    if values.get("separation") == "private-kmeans":
+        raise RunError(
+            f"{path} is of an older version and NOT PRIVATE, because its run computes a separation from the private "
+            "data; do not publish its output, and start a new run with a number, or none, in another folder"
+        )
     return {name: value for name, value in values.items() if name not in CONSENTS}
 
 

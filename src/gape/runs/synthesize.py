@@ -21,7 +21,6 @@ from gape.privacy.noise import Noise
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.electorate import (
     Private,
-    TextElectorate,
     make_electorate,
     refuse_shared_corpus,
     require_embedder,
@@ -46,7 +45,7 @@ from gape.runs.reach import OUTSIDE, Use
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.run import run
 from gape.runs.selector import keeps_distinct, make_selector
-from gape.runs.settings import OPERATIONAL, PRIVATE_KMEANS, Settings
+from gape.runs.settings import OPERATIONAL, Settings
 from gape.selection.rehearsal import rehearse
 
 
@@ -200,15 +199,11 @@ def _run(
         cached = Cached(embedder, max(CACHED, plan.candidates))  # of public texts alone
         doing = f"{'embedding' if isinstance(private, Records) else 'opening'} the private {settings.records.nouns}"
         tracker.say(doing)
-        if settings.labels is None and settings.separation != PRIVATE_KMEANS:
+        if settings.labels is None:
             rehearse(make_selector(settings, plan, units_of(private)), plan.candidates)
         electorate = make_electorate(
             settings, private, watched(embedder, lambda done, texts: tracker.say(doing, done / texts))
         )
-        selection, unpaid = settings, ""
-        if settings.separation == PRIVATE_KMEANS and isinstance(electorate, TextElectorate):
-            selection = settings.with_values(separation=electorate.unpaid_separation(plan.samples, plan.seed))
-            unpaid = "the separation R of its selection"
         folder.write(settings)
         listener = Listener(tracker.answered, tracker.asked)
         with remembering(bare, folder.layout.answers, listener) as model:
@@ -228,11 +223,10 @@ def _run(
                 generator,
                 comparing,
                 electorate,
-                make_selector(selection, plan, units_of(private)),
+                make_selector(settings, plan, units_of(private)),
                 ledger,
                 noise=noise,
                 progress=tracker.state,
-                unpaid=unpaid,
                 modality=settings.records,
                 last_pass=LastPass(generator, comparing, max(plan.scales)) if keeps_distinct(settings) else None,
             )

@@ -28,13 +28,12 @@ from gape.privacy.accounting import Neighbours, Release, delta_spent, spent
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.folder.layout import Layout, RoundFiles
 from gape.runs.folder.rounds import Begun, Versions, read_begun, read_rewritten, read_samples
-from gape.runs.settings import PRIVATE_KMEANS, Settings, read_stored_toml
+from gape.runs.settings import Settings, read_stored_toml
 
 EPSILON_TOLERANCE = 1e-6  # relative: `spent` is computed to 1e-8
 
-# What is protected is named by a word or two, and what was not paid for in a few; both go into texts for others.
+# What is protected is named by a word or two, which go into texts for others.
 _UNIT = re.compile(r"\w[\w -]{0,39}")
-_IN_WORDS = re.compile(r"[\w ,.;()-]{0,200}")
 _ID = re.compile(r"([0-9a-f]{12})?")  # of a ledger; none where none was kept
 
 # How parts of a run describe themselves, by what the settings call them.
@@ -207,6 +206,11 @@ def read_settings(path: str | Path) -> Settings | None:
 def read_statement(path: Path) -> PrivacyStatement:
     """Read a privacy statement, and refuse one that cannot be."""
     values = read_json(path)
+    if isinstance(values, dict) and values.get("unpaid"):
+        raise ContradictionError(
+            f"{path} is of an older version and NOT PRIVATE, because its run used private data without noise; do not "
+            "publish its output, and start a new run in another folder"
+        )
     try:
         numbers = {name: float(values[name]) for name in ("epsilon", "delta", "dataset_epsilon")}
         sigma = tuple(float(scale) for scale in values["sigma"])
@@ -225,13 +229,11 @@ def _check_statement(statement: PrivacyStatement) -> None:
     plain = type(statement.private) is bool and type(statement.secure_noise) is bool
     numbers = (statement.epsilon, statement.delta, statement.dataset_epsilon, *statement.sigma)
     sound = all(each >= 0 for each in numbers) and 0 < statement.delta < 1 and type(statement.votes_per_unit) is int
-    words = (
-        _UNIT.fullmatch(statement.unit) and _IN_WORDS.fullmatch(statement.unpaid) and _ID.fullmatch(statement.ledger)
-    )
+    words = _UNIT.fullmatch(statement.unit) and _ID.fullmatch(statement.ledger)
     known = statement.neighbours in get_args(Neighbours)
     if not (plain and sound and words and known) or statement.votes_per_unit < 1:
         raise ValueError
-    if statement.private and (not statement.secure_noise or statement.unpaid or not _holds(statement)):
+    if statement.private and (not statement.secure_noise or not _holds(statement)):
         raise ValueError
 
 
@@ -272,7 +274,6 @@ def _misstated(statement: PrivacyStatement, begun: Begun, settings: Settings | N
     plan = begun.plan
     cost = spent([Release(sigma, plan.neighbours, plan.votes_per_unit) for sigma in statement.sigma], plan.delta)
     users = settings is not None and settings.user is not None
-    unpaid = settings is not None and settings.separation == PRIVATE_KMEANS
     agrees = {
         "sigma": set(statement.sigma) == {plan.sigma} and len(statement.sigma) <= plan.rounds,
         "delta": statement.delta == plan.delta,
@@ -281,7 +282,6 @@ def _misstated(statement: PrivacyStatement, begun: Begun, settings: Settings | N
         "epsilon": statement.epsilon == cost or math.isclose(statement.epsilon, cost, rel_tol=EPSILON_TOLERANCE),
         "dataset_epsilon": statement.dataset_epsilon >= cost * (1 - EPSILON_TOLERANCE),
         "unit": settings is None or statement.unit == ("user" if users else "record"),
-        "unpaid": bool(statement.unpaid) or not unpaid,
         "ledger": begun.ledger.startswith(statement.ledger),
     }
     return [name for name, right in agrees.items() if not right]

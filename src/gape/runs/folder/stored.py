@@ -83,7 +83,7 @@ def ledger_of(settings: Settings) -> Standing | None:
 
 def _run_epsilon(ledger: Ledger, run: str, delta: float) -> float:
     """What a run has spent; infinite where its releases have no guarantee."""
-    return spent(ledger.releases(run), delta) if ledger.secure(run) and not ledger.unpaid(run) else math.inf
+    return spent(ledger.releases(run), delta) if ledger.secure(run) else math.inf
 
 
 class SettingsFolder:
