@@ -123,7 +123,7 @@ def vectors_in(folder: Path, run_folder: Path, rounds: int) -> None:
     generator = GaussianGenerator.isotropic(StartFromBox(tuple(-x for x in edge), edge), DIMENSION)
     electorate = LocalElectorate(private.astype(np.float32))
     with contextlib.closing(Ledger(folder / "ledger", Budget(plan.epsilon, plan.delta))) as ledger:
-        select = Gape(separation=3.0, threshold=0.0)
+        select = Gape.paper(separation=3.0, threshold=0.0)
         run(run_folder, plan, generator, IdentityEmbedder(), electorate, select, ledger)
 
 

@@ -18,7 +18,7 @@ from gape.voting.electorate import LocalElectorate
 
 PLAN = Plan(epsilon=2.0, delta=1e-5, rounds=2, samples=3, scales=(0.1, 0.01), copies=2, seed=11)
 BUDGET = Budget(PLAN.epsilon, PLAN.delta)
-SELECT = Gape(separation=3.0, threshold=0.0)
+SELECT = Gape.paper(separation=3.0, threshold=0.0)
 GENERATOR = GaussianGenerator.isotropic(StartFromBox((-2.0, -2.0), (2.0, 2.0)), 2)
 
 

@@ -43,7 +43,7 @@ SELECTORS: dict[str, Selector] = {
     "Ranking": Ranking(),
     "Subsampling": Subsampling(),
     "K-medoids": KMedoids(),
-    "GAPE": Gape(2 * CENTRE, 0.0),
+    "GAPE": Gape.paper(2 * CENTRE, 0.0),
 }
 
 

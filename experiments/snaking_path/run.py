@@ -61,7 +61,7 @@ def distances_to_data(task: tuple[Case, int]) -> tuple[Floats, Samples]:
     centre = np.array(DATA[case.data])
     private = (centre + SPREAD * rng.standard_normal((RECORDS, 2))).astype(np.float32)
     plan = Plan(math.inf, 1e-6, ROUNDS, 1, scales=(case.step**2,), copies=COPIES, seed=seed)
-    parts = (case.make_generator(), IdentityEmbedder(), LocalElectorate(private), Gape(math.inf, 0.0))
+    parts = (case.make_generator(), IdentityEmbedder(), LocalElectorate(private), Gape.paper(math.inf, 0.0))
     with free_account() as account:
         samples = [state.synthetic for state in evolve(plan, *parts, account) if state.proposal is None]
     return np.array([np.linalg.norm(s - centre, axis=1).min() for s in samples]), samples[-1]

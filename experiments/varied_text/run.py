@@ -35,8 +35,7 @@ from gape.modalities import Records, load_texts
 from gape.runs.advice import usual_delta
 from gape.runs.generator import about_label
 from gape.runs.resolve import VARIATIONS
-from gape.runs.selector import CENTRES
-from gape.selection.local_search import Gape
+from gape.selection.local_search import CENTRES, Gape
 from gape.selection.ranking import Ranking
 from gape.selection.subsampling import Subsampling
 
@@ -108,7 +107,7 @@ class Select:
             rule = Subsampling()
         else:
             distinct = self.variant.distinct
-            rule = Gape(math.inf, plan.sigma, spare=2.0, signed=False, centres=self.variant.centres, distinct=distinct)
+            rule = replace(Gape.for_model(plan.sigma, distinct=distinct), centres=self.variant.centres)
         return rule if self.labels is None else PerLabel(rule, self.labels)
 
 

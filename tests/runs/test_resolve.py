@@ -166,21 +166,21 @@ class TestSelectors:
             return found
 
         sigma = make_plan(settings()).sigma
-        usual = Gape(math.inf, sigma, spare=2.0, signed=False, centres=0.5)
+        usual = Gape.for_model(sigma)
         assert rule() == replace(usual, distinct=True)
         assert rule(distinct=False) == usual
         corpus = rule(generator=f"corpus:{QUESTIONS}", corpus_text="text")
-        assert corpus == Gape(math.inf, math.inf, spare=2.0, signed=False, noise=sigma)
+        assert corpus == Gape.for_corpus(sigma)
         assert rule(signed=True) == Gape(math.inf, sigma, spare=2.0)
-        assert rule(threshold=2, separation=1.5, signed=True) == Gape(1.5, 2 * sigma)
+        assert rule(threshold=2, separation=1.5, signed=True) == Gape.paper(1.5, 2 * sigma)
         plan = make_plan(settings())
         tau = sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / 0.05))
-        assert rule(threshold="paper", signed=True) == Gape(math.inf, tau)
+        assert rule(threshold="paper", signed=True) == Gape.paper(math.inf, tau)
 
     def test_labels_have_their_own(self) -> None:
         chosen = settings(label="stars", labels=["low", "mid"])
         assert make_selector(chosen, make_plan(chosen), 90) == PerLabel(
-            Gape(math.inf, make_plan(chosen).sigma, spare=2.0, signed=False, centres=0.5, distinct=True),
+            Gape.for_model(make_plan(chosen).sigma, distinct=True),
             ("low", "mid"),
         )
 

@@ -8,7 +8,7 @@ from gape.core.types import Points
 from gape.selection.local_search import Gape, local_search
 from gape.selection.sharing import estimate
 
-DEFAULT = Gape(math.inf, threshold=math.inf, spare=2.0, signed=False, noise=4.0)
+DEFAULT = Gape.for_corpus(4.0)
 
 
 class TestGapeBySharing(SelectorContract):

@@ -263,6 +263,17 @@ class TestResult:
             np.testing.assert_array_equal(once.indices, again.indices)
             assert (once.cost, once.swaps) == (again.cost, again.swaps)
 
+    @pytest.mark.parametrize(
+        ("rule", "fields"),
+        [
+            (Gape.paper(3.0, 1.5), "3.0, threshold=1.5|0.0, signed=True, noise=None, centres=1.0, distinct=False"),
+            (Gape.for_model(1.5), "inf, threshold=1.5|2.0, signed=False, noise=None, centres=0.5, distinct=False"),
+            (Gape.for_corpus(1.5), "inf, threshold=inf|2.0, signed=False, noise=1.5, centres=1.0, distinct=False"),
+        ],
+    )
+    def test_named_rules_are_described_as_run_folders_store_them(self, rule: Gape, fields: str) -> None:
+        assert repr(rule) == f"Gape(separation={fields.replace('|', ', certify=None, spare=')})"
+
     def test_the_selector_is_the_function(self) -> None:
         instance = strategies.random_instance(np.random.default_rng(0), 30, layouts=("cloud",), weightings=("integer",))
         votes = instance.weights.astype(np.int64)

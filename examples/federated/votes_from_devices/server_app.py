@@ -22,7 +22,7 @@ def synthesize(channel: Channel, folder: Path) -> FederatedElectorate:
         GaussianGenerator.isotropic(StartFromBox((-2.0, -2.0), (2.0, 2.0)), 2),
         IdentityEmbedder(),
         electorate,
-        Gape(separation=3.0, threshold=0.0),
+        Gape.paper(separation=3.0, threshold=0.0),
         Ledger(folder / "ledger.sqlite", Budget(PLAN.epsilon, PLAN.delta)),
     )
     (folder / "attendance.txt").write_text("\n".join(map(str, electorate.attendance)))

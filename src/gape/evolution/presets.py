@@ -58,7 +58,7 @@ def gape_with_guarantee(theory: GapePlan, *, without_guarantee: bool = False, se
         sigma=theory.sigma,
         seed=seed,
     )
-    return Preset(plan, Gape(theory.separation, theory.threshold))
+    return Preset(plan, Gape.paper(theory.separation, theory.threshold))
 
 
 def _refuse(violations: tuple[str, ...], *, go_on: bool) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from gape.core.protocols import Selector
 from gape.evolution.plan import Plan
@@ -15,7 +16,6 @@ from gape.selection.ranking import Ranking
 from gape.selection.subsampling import Subsampling
 
 _FAILURE = 0.05  # the beta of the paper's threshold
-CENTRES = 0.5  # of the survivors; the others are near them, in proportion to the votes
 
 
 def make_selector(settings: Settings, plan: Plan, units: int) -> Selector:
@@ -69,13 +69,14 @@ def _is_usual(settings: Settings) -> bool:
 
 def _gape(settings: Settings, plan: Plan) -> Gape:
     separation = math.inf if settings.separation is None else settings.separation
+    if estimates_votes(settings):
+        return Gape.for_corpus(plan.sigma, separation=separation)
+    if _is_usual(settings):
+        return Gape.for_model(plan.sigma, separation=separation, distinct=keeps_distinct(settings))
     if settings.threshold == "auto":
-        if estimates_votes(settings):
-            return Gape(separation, math.inf, spare=2.0, signed=False, noise=plan.sigma)
-        centres = 1.0 if settings.signed else CENTRES
-        distinct = keeps_distinct(settings)
-        return Gape(separation, plan.sigma, spare=2.0, signed=settings.signed, centres=centres, distinct=distinct)
+        return Gape(separation, plan.sigma, spare=2.0)
     if settings.threshold == "paper":  # Algorithm 4, line 6
-        tau = plan.sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / _FAILURE))
-        return Gape(separation, tau, signed=settings.signed)
-    return Gape(separation, float(settings.threshold) * plan.sigma, signed=settings.signed)
+        sigmas = math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / _FAILURE))
+    else:
+        sigmas = float(settings.threshold)
+    return replace(Gape.paper(separation, sigmas * plan.sigma), signed=settings.signed)

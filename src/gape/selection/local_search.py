@@ -29,6 +29,9 @@ _SMALL = 4096
 # Possible swaps up to which the loop asks for a proof that none is left: about ten seconds of two cores.
 _AFFORDABLE = 1_000_000
 
+_SPARE = 2.0  # candidates that qualify, in multiples of those that are asked for: measured, see docs/selection.md
+CENTRES = 0.5  # share of the survivors that is searched for where a model writes
+
 
 @dataclass(frozen=True)
 class LocalSearchResult(Selection):
@@ -122,6 +125,8 @@ def _method(signed: SignedPoints, candidates: int, size: int, memory: float) -> 
 class Gape:
     """GAPE's selector (Algorithm 4): local search over the candidates with more than `threshold` noisy votes.
 
+    Construct it by `Gape.paper`, `Gape.for_model` or `Gape.for_corpus`; the fields make any other mixture.
+
     The paper's threshold keeps noise out, and at practical sizes nearly everything with it. With `spare` it gives way:
     it is lowered, to zero at least, until `spare` times as many candidates as are asked for lie above it. That reads
     noisy votes alone and so costs no privacy.
@@ -148,6 +153,25 @@ class Gape:
     noise: float | None = None  # None: votes are taken as they are
     centres: float = 1.0
     distinct: bool = False
+
+    @classmethod
+    def paper(cls, separation: float, threshold: float) -> "Gape":
+        """Algorithm 4 as printed: signed votes, threshold tau, and distances truncated at separation / 3."""
+        return cls(separation, threshold)
+
+    @classmethod
+    def for_model(cls, sigma: float, *, separation: float = math.inf, distinct: bool = False) -> "Gape":
+        """The default where candidates are written or drawn by a generator, for votes with noise of `sigma`.
+
+        A threshold of one sigma that gives way, no negative votes, and half of the survivors searched for. Set
+        `distinct` for texts.
+        """
+        return cls(separation, sigma, spare=_SPARE, signed=False, centres=CENTRES, distinct=distinct)
+
+    @classmethod
+    def for_corpus(cls, sigma: float, *, separation: float = math.inf) -> "Gape":
+        """The default where candidates are texts of a corpus: votes with noise of `sigma` are estimated first."""
+        return cls(separation, math.inf, spare=_SPARE, signed=False, noise=sigma)
 
     def among(self, samples: Samples) -> Selector:
         """Return the rule for these candidates: with `distinct` texts, else any samples."""

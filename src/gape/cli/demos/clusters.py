@@ -69,7 +69,7 @@ def selectors(separation: float = SEPARATION, threshold: float = 0.0) -> dict[st
         "Ranking": Ranking(),
         "Subsampling": Subsampling(),
         "K-medoids": KMedoids(),
-        "GAPE": Gape(separation, threshold),
+        "GAPE": Gape.paper(separation, threshold),
     }
 
 

@@ -38,8 +38,9 @@ from gape.runs.generator import (
     writes,
 )
 from gape.runs.resolve import make_plan, resolved
-from gape.runs.selector import CENTRES, estimates_votes, keeps_distinct, make_selector, votes_suit_noise
+from gape.runs.selector import estimates_votes, keeps_distinct, make_selector, votes_suit_noise
 from gape.runs.settings import CHOICES, OPERATIONAL, PRESETS, Settings
+from gape.selection.local_search import CENTRES
 
 METHODS = ("gape", "augpe", "subsamplepe")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
