@@ -67,8 +67,8 @@ class Timed(DeviceVoters):
     def _field(self, *arguments: Any) -> Any:
         return self._take("candidates", super()._field, *arguments)
 
-    def _halve(self, *arguments: Any) -> Any:
-        return self._take("halving", super()._halve, *arguments)
+    def _round(self, *arguments: Any) -> Any:
+        return self._take("halving", super()._round, *arguments)
 
     def _tops(self, *arguments: Any) -> Any:
         return self._take("halves' product", super()._tops, *arguments)

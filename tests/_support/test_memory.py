@@ -94,7 +94,7 @@ def test_a_model_that_cannot_fit_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 
     model = TransformersModel(FOLDER, device="cpu", batch=2)
     monkeypatch.setattr(Batch, "_next", never)
-    with pytest.raises(DeviceError, match="hide it by CUDA_VISIBLE_DEVICES="):
+    with pytest.raises(DeviceError, match="set CUDA_VISIBLE_DEVICES= to use the CPU"):
         list(model.complete([Request("Tim", max_tokens=4)]))
     monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", never)
     with pytest.raises(DeviceError, match="too little free memory to load"):

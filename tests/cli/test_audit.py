@@ -71,13 +71,13 @@ def test_books_that_disagree_end_with_code_1(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["audit"], "no epsilon to audit"),
-        (["audit", "--epsilon", "1"], "no delta to audit"),
+        (["audit"], "an audit needs a claimed epsilon, got none"),
+        (["audit", "--epsilon", "1"], "an audit needs a claimed delta, got none"),
         (["audit", "--epsilon", "inf", "--delta", "1e-5"], "no claim to audit"),
         (["audit", "--epsilon", "0", "--delta", "1e-5"], "epsilon must be positive"),
         (["audit", "--epsilon", "1", "--delta", "1e-5", "--trials", "7"], "trials must be at least 1000"),
         (["audit", "nowhere"], "not the folder of a run"),
-        (["audit", "nowhere", "--epsilon", "1", "--rounds", "2"], "a run has its own epsilon, rounds"),
+        (["audit", "nowhere", "--epsilon", "1", "--rounds", "2"], "epsilon, rounds cannot be combined with a run"),
     ],
 )
 def test_what_cannot_be_audited_is_one_line(arguments: list[str], message: str) -> None:

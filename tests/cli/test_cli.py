@@ -36,7 +36,7 @@ def test_the_demo_prints_what_each_method_keeps_and_costs(tmp_path: Path) -> Non
     for name in ("comparison", "ranking", "subsampling", "gape"):
         assert str(folder / f"{name}.png") in result.stdout
         assert is_a_drawing(folder / f"{name}.png")
-    assert "not empty" in one_line_error(gape("demo", "--clusters", "--out", str(folder)))
+    assert "must be empty and is not" in one_line_error(gape("demo", "--clusters", "--out", str(folder)))
 
 
 def test_a_demo_without_noise_says_so_loudly(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_an_impossible_epsilon_is_refused_before_anything_is_made(epsilon: str, 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     message = one_line_error(gape("demo", "--clusters", "--out", str(tmp_path / "file" / "demo")))
-    assert f"{tmp_path / 'file' / 'demo'} cannot be made" in message
+    assert f"{tmp_path / 'file' / 'demo'} cannot be created" in message
 
 
 def test_privacy_prints_the_noise_beside_the_closed_form() -> None:
@@ -139,5 +139,5 @@ def test_what_nobody_foresaw_is_one_line_without_its_message(monkeypatch: pytest
 
     monkeypatch.setattr(demo, "run_questions", broken)
     message = one_line_error(gape("demo"))
-    assert "an internal error, KeyError in test_cli.py line" in message
+    assert "internal error: KeyError in test_cli.py line" in message
     assert "private text" not in message

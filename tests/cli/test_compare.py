@@ -26,7 +26,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_comparison_from_the_first_cell_to_a_larger_grid(here: Path) -> None:
     first = gape("compare", "reviews.csv", *SMALL, "--methods", "gape,augpe", "--epsilons", "4", "--seeds", "1")
     assert first.exit_code == 0
-    for words in ("NOT differentially private", "Recall of records that did not vote", "GAPE", "AugPE", "epsilon 4"):
+    for words in ("NOT differentially private", "Recall of held-out records", "GAPE", "AugPE", "epsilon 4"):
         assert words in first.stdout
     assert "3 of 3 cells" in first.stderr
     folder = here / "comparisons" / "reviews"
@@ -62,7 +62,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(here: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
     out, err = process.communicate()
     assert process.returncode == 130
-    assert "the same command goes on from here" in err
+    assert "repeat the command to resume" in err
     assert "Traceback" not in err
     assert 2 <= len(list(cells.glob("*.json"))) < 52
     assert not any(canary in out + err for canary in CANARIES)

@@ -94,7 +94,7 @@ def test_a_demo_without_noise_is_marked(tmp_path: Path) -> None:
 
 def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(RunError, match="is not empty"):
+    with pytest.raises(RunError, match="must be empty and is not"):
         clusters.run_clusters(tmp_path, rounds=1)
     assert [entry.name for entry in tmp_path.iterdir()] == ["mine.txt"]
 

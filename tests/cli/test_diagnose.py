@@ -50,7 +50,7 @@ def test_what_no_diagnosis_has_written_is_left_alone(corpus: Path) -> None:
     out.mkdir()
     (out / "decay.png").write_bytes(b"mine")
     asked = ["diagnose", "--generator", f"corpus:{corpus}", "--texts", "1", "--variations", "10", "--scales", "0.9"]
-    assert "holds decay.png, which no diagnosis has written" in one_line_error(gape(*asked, "--out", str(out)))
+    assert "contains decay.png, which no diagnosis writes" in one_line_error(gape(*asked, "--out", str(out)))
     assert (out / "decay.png").read_bytes() == b"mine"
     again = corpus.parent / "diagnosis"
     assert [gape(*asked, "--out", str(again)).exit_code for _ in range(2)] == [0, 0]

@@ -26,7 +26,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_from_embed_to_run(here: Path) -> None:
     done = gape("embed", "reviews.csv", "--text", "review", "--user", "who", "--out", "vectors")
     assert done.exit_code == 0
-    assert "vectors: 90 records of 40 users, 384 numbers each by minilm" in done.stdout
+    assert "vectors: 90 records of 40 users, 384 numbers each from minilm" in done.stdout
     planned = gape("plan", "vectors", *SMALL)
     assert "embedded from reviews.csv: 90 records of 40 users" in planned.stdout.replace("\n", " ")
     made = gape("run", "vectors", *SMALL)
@@ -78,7 +78,7 @@ def test_interrupted_it_says_how_to_go_on(here: Path) -> None:
     assert running.returncode == 130
     assert not out
     assert b"Embedding:" in shown
-    assert b"the same command goes on from here" in shown
+    assert b"repeat the command to resume" in shown
     done = gape(*flags)
     assert done.exit_code == 0
     assert "v: 400 records" in done.stdout

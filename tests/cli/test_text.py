@@ -102,7 +102,7 @@ def test_a_run_from_plan_to_export(here: Path) -> None:
     assert more.exit_code == 0
     assert len((here / "more.jsonl").read_text().splitlines()) == 30
     assert "differential" in (here / "more.card.md").read_text()
-    assert "nothing is overwritten" in one_line_error(
+    assert "is never overwritten" in one_line_error(
         gape("expand", "runs/reviews", "--count", "30", "--out", "more.jsonl")
     )
 
@@ -164,7 +164,7 @@ def test_commands_on_what_is_no_run() -> None:
     for command in (["status"], ["resume"], ["export"], ["expand", "--count", "3", "--out", "x.csv"]):
         message = one_line_error(gape(command[0], "nothing", *command[1:]))
         assert "nothing" in message
-    assert "does not say its format" in one_line_error(gape("export", "nothing", "--out", "x.doc"))
+    assert "must end in .csv, .jsonl or .parquet" in one_line_error(gape("export", "nothing", "--out", "x.doc"))
 
 
 def test_a_terminal_sees_a_bar(here: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_an_interrupt_before_anything_is_kept_promises_nothing(
     with pytest.raises(Exit) as ended, resumable(tmp_path / "run"):
         raise KeyboardInterrupt
     assert ended.value.exit_code == 130
-    assert capsys.readouterr().err == "stopped; nothing was written yet: the same command starts again\n"
+    assert capsys.readouterr().err == "stopped; nothing was written yet: repeat the command to start again\n"
 
 
 def test_names_with_brackets_are_shown_whole(here: Path) -> None:
@@ -242,9 +242,9 @@ def test_an_interrupt_says_how_to_go_on(here: Path, server: FaultyServer, monkey
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.splitlines()[-1] == "stopped; all that was done is kept: `gape resume runs/reviews` goes on from here"
+    assert err.splitlines()[-1] == "stopped; all finished work is kept: resume with `gape resume runs/reviews`"
     assert "Traceback" not in err
-    assert "stopped; `gape resume runs/reviews` goes on" in gape("status", "runs/reviews").stdout
+    assert "stopped; resume with `gape resume runs/reviews`" in gape("status", "runs/reviews").stdout
     resumed = gape("resume", "runs/reviews")
     assert resumed.exit_code == 0
     assert "6 synthetic texts" in resumed.stdout
@@ -284,7 +284,7 @@ def test_a_service_that_refuses_the_key_is_said(server: FaultyServer, here: Path
     refused = gape(*by_service(server, "--epsilon", "4", "--key-variable", "GAPE_TEST_NO_KEY"))
     assert refused.exit_code == 1
     last = refused.stderr.splitlines()[-1]
-    assert "GAPE_TEST_NO_KEY is missing, then `gape resume runs/reviews` goes on" in last
+    assert "GAPE_TEST_NO_KEY is missing, then resume with `gape resume runs/reviews`" in last
     server.key = ""
     assert gape("resume", here / "runs" / "reviews").exit_code == 0
 
@@ -303,7 +303,7 @@ def test_models(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(name in listed.stdout for name in KNOWN)
     fetched = gape("models", "fetch", "all-MiniLM-L6-v2")
     assert str(KNOWN["all-MiniLM-L6-v2"].path) in fetched.stdout.replace("\n", "")
-    assert "there is no model 'gpt'" in one_line_error(gape("models", "fetch", "gpt"))
+    assert "'gpt' is not a known model" in one_line_error(gape("models", "fetch", "gpt"))
     seen = []
     monkeypatch.setattr(models, "fetch_weights", lambda weights, *_, **__: seen.append(weights.name))
     assert gape("models", "fetch").exit_code == 0

@@ -51,9 +51,9 @@ def test_an_extended_plan_keeps_its_noise_and_costs_more() -> None:
         ({"samples": 0}, "samples must be a whole number"),
         ({"samples": 2.5}, "samples must be a whole number"),
         ({"copies": 0}, "copies must be a whole number"),
-        ({"scales": ()}, "scales must be positive"),
-        ({"scales": (1.0, 0.0)}, "scales must be positive"),
-        ({"seed": -1}, "must not be negative"),
+        ({"scales": ()}, "scales must be one or more positive numbers"),
+        ({"scales": (1.0, 0.0)}, "scales must be one or more positive numbers"),
+        ({"seed": -1}, "initial and seed must be at least 0"),
         ({"neighbours": "both"}, "neighbours must be"),
     ],
 )

@@ -138,7 +138,7 @@ def test_the_closed_form_of_the_paper(epsilon: float, expected: float) -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (100.0, 1e-6), (0.5, 0.0), (0.5, 1.0), (0.5, math.nan)])
 def test_the_closed_form_is_refused_where_it_is_not_proved(epsilon: float, delta: float) -> None:
-    with pytest.raises(PrivacyError, match=r"proved for epsilon < 1 .* use noise_scale"):
+    with pytest.raises(PrivacyError, match=r"proved only for epsilon < 1 .* use noise_scale"):
         paper_noise_scale(epsilon, delta, 10)
 
 
@@ -163,7 +163,7 @@ def test_the_closed_form_is_refused_where_it_is_not_proved(epsilon: float, delta
             lambda: noise_scale(1, 1e-6, 1, votes_per_unit=0),
             "votes_per_unit must be a positive integer, got 0; ",
         ),
-        (lambda: Release(1, votes_per_unit=0), "votes_per_unit must be a positive integer, got 0; use 1"),
+        (lambda: Release(1, votes_per_unit=0), "votes_per_unit must be a positive integer, got 0; the default is 1"),
         (lambda: Release(1, "bounded"), "neighbours must be 'replace' or 'add_remove', got 'bounded'; use "),  # type: ignore[arg-type]
         (lambda: Release(-1), "sigma must be 0 or between 1e-09 and 1e+15, got -1; use 0 for no noise"),
         (lambda: Release(math.nan), "sigma must be 0 or between 1e-09 and 1e+15, got nan; use 0"),

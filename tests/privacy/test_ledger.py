@@ -205,7 +205,7 @@ def test_a_ledger_that_says_nonsense_of_another_run_is_refused(tmp_path: Path, v
     ledger = Ledger(tmp_path / "ledger", Budget(1.0, 1e-6))
     with closing(sqlite3.connect(tmp_path / "ledger")) as database, database:
         database.execute("INSERT INTO facts VALUES ('under way: run other', ?)", (value,))
-    with pytest.raises(RunError, match="does not say what a run under way needs"):
+    with pytest.raises(RunError, match="has a damaged entry for a run in progress"):
         ledger.require("mine", [Release(100.0)])
 
 
@@ -215,7 +215,7 @@ def test_what_a_process_does_not_hold_is_not_kept_from_others(tmp_path: Path) ->
     with locked(lock, tmp_path):
         ledger.reserve("one", planned, lock)
         ledger.require("one", planned)
-        with pytest.raises(BudgetError, match=r"one more release would bring .* and 1 of another run are under way"):
+        with pytest.raises(BudgetError, match=r"one more release would bring .* and 1 are reserved by another run in"):
             ledger.require("two", planned)
     ledger.require("two", planned)
     os.mkfifo(tmp_path / "pipe")

@@ -51,7 +51,7 @@ def test_candidates_are_the_same_by_what_they_are_known_as() -> None:
     again = release_votes(electorate, CANDIDATES * np.float32(1 + 2**-20), 1, RELEASE, bank, None, "these")
     assert np.array_equal(first, again)
     assert electorate.asked == 1
-    with pytest.raises(RunError, match="other candidates than these"):
+    with pytest.raises(RunError, match="was released for other candidates"):
         release_votes(electorate, CANDIDATES, 1, RELEASE, bank, None, "those")
 
 

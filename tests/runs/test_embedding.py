@@ -100,7 +100,7 @@ main()
             ended = subprocess.run([sys.executable, "-c", program, *flags], capture_output=True, check=False)
             assert ended.returncode == -9
             assert json.loads((out / "partial" / "progress.json").read_text())["rows"] == done
-            with pytest.raises(RunError, match="not whole yet; repeat `gape embed`"):
+            with pytest.raises(RunError, match="not complete yet; repeat `gape embed`"):
                 open_private(chosen(out))
         assert files(embed_texts(settings, out).path) == files(whole.path)
 
@@ -129,7 +129,7 @@ main()
         rows = private_rows()
         for other in (rows[1:], rows[:59], [*rows[:59], {**rows[59], "review": "Another."}]):
             write_csv(data, other)
-            with pytest.raises(RunError, match=r"the data is not what .* was begun with"):
+            with pytest.raises(RunError, match=r"the data differs from the records already in"):
                 embed_texts(settings, out)
         with pytest.raises(RunError, match="was begun with columns"):
             embed_texts(settings.with_values(user="who"), out)

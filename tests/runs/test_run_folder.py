@@ -181,7 +181,7 @@ def test_a_run_that_begins_beside_another_does_not_take_what_that_one_needs(tmp_
     def another(state: State) -> None:
         if state.round == 0 and state.proposal is None:  # the first has begun, and released nothing
             second = Ledger(tmp_path / "ledger")
-            with pytest.raises(BudgetError, match="and 2 of another run are under way"):
+            with pytest.raises(BudgetError, match="and 2 are reserved by another run in progress"):
                 run(tmp_path / "second", *given, second)
             refused.append(len(second.releases()))
             second.close()

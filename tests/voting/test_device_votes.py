@@ -175,7 +175,7 @@ def errors(private: Points, candidates: Points, device: str, engine: Any = None)
     if engine:
         voters._engine = engine
     field = voters._field(candidates, np.arange(len(candidates)))
-    rows = voters._halve(voters._points, field)
+    rows = voters._round(voters._points, field)
     n = len(private)
     tops, residual, norms, centre = (
         value.cpu().numpy().astype(np.float64)
@@ -183,8 +183,8 @@ def errors(private: Points, candidates: Points, device: str, engine: Any = None)
     )
     a, b = private - centre, candidates - centre
     true = (a @ b.T - (b**2).sum(1) / 2).max(1)
-    by_residual, by_half, base = (float(value) for value in (field.by_residual, field.by_half, field.base))
-    return np.abs(tops - true), residual * by_residual + norms * by_half + base
+    by_residual, by_rounded, base = (float(value) for value in (field.by_residual, field.by_rounded, field.base))
+    return np.abs(tops - true), residual * by_residual + norms * by_rounded + base
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
@@ -298,7 +298,7 @@ def test_where_memory_is_short_the_processor_counts(monkeypatch: pytest.MonkeyPa
         raise importlib.import_module("torch").OutOfMemoryError("none left")
 
     monkeypatch.setattr(DeviceVoters, "_free", lambda self: 2**31)
-    monkeypatch.setattr(DeviceVoters, "_halve", fail)
+    monkeypatch.setattr(DeviceVoters, "_round", fail)
     monkeypatch.setattr(voting, "cuda", lambda: "cpu")
     monkeypatch.setattr(voting, "_WORTH", 1)
     private, candidates = gaussian((50, 6)), gaussian((40, 6), seed=1)

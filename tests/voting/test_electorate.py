@@ -94,7 +94,7 @@ def test_units_are_part_of_the_fingerprint() -> None:
 
 
 def test_bad_arguments_are_refused_without_private_values() -> None:
-    with pytest.raises(InputError, match="a record casts 1 votes, got votes_per_unit 2"):
+    with pytest.raises(InputError, match=r"must equal votes_per_record, 1, .* got 2; give units"):
         LocalElectorate(at(1, 2), votes_per_unit=2)
     with pytest.raises(InputError, match="at least 1"):
         LocalElectorate(at(1, 2), units=["a", "b"], votes_per_unit=0)

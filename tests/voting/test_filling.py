@@ -52,9 +52,9 @@ def test_a_text_that_all_records_share_takes_the_room_of_one(tmp_path: Path, in_
     sizes = []
     original = module._merged
 
-    def watched(found: list[np.ndarray], times: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        sizes.append(sum(map(len, found)))
-        return original(found, times)
+    def watched(digests: list[np.ndarray], times: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        sizes.append(sum(map(len, digests)))
+        return original(digests, times)
 
     module._merged = watched
     try:
@@ -141,17 +141,17 @@ def test_other_data_than_it_was_begun_with_is_refused(tmp_path: Path) -> None:
     filling.append(points[:10], b"".join(digests[:10]), labels=["a", "b"] * 5)
     for records, labels in ((digests[1:11], ["a", "b"] * 5), (digests[:10], ["a", "a"] * 5)):
         again = Filling(path, save, users=False, labels=True)
-        with pytest.raises(RunError, match=r"is not what .* was begun with"):
+        with pytest.raises(RunError, match=r"differs from the records already in"):
             again.recognise(0, b"".join(records), labels)
     again = Filling(path, save, users=False, labels=True)
     again.recognise(0, b"".join(digests[:10]), ["a", "b"] * 5)
-    with pytest.raises(RunError, match=r"is not what .* was begun with"):
+    with pytest.raises(RunError, match=r"differs from the records already in"):
         again.recognise_end(9)
 
 
 def test_what_cannot_vote_is_refused_without_its_values(tmp_path: Path) -> None:
     filling = Filling(begin(tmp_path / "v"), save, users=False, labels=False)
-    with pytest.raises(InputError, match="only blank rows"):
+    with pytest.raises(InputError, match="only 3 blank rows"):
         filling.finish(ORIGIN, 3)
     bad = np.array([[np.nan, 123.25]], dtype=np.float32)
     with pytest.raises(InputError, match="NaN") as caught:

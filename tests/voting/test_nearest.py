@@ -242,15 +242,15 @@ GOOD = np.ones((2, 2), dtype=np.float32)
         ),
         (
             np.array([[SECRET, np.nan]]),
-            "P contain NaN or infinite values as float32; remove or repair those rows",
+            "P contain NaN or infinite values as float32; remove or correct those rows",
         ),
         (
             np.array([[SECRET, 0], [-np.inf, 0]]),
-            "P contain NaN or infinite values as float32; remove or repair those rows",
+            "P contain NaN or infinite values as float32; remove or correct those rows",
         ),
         (
             np.array([[SECRET * 1e295, 0]]),
-            "P contain NaN or infinite values as float32; remove or repair those rows",
+            "P contain NaN or infinite values as float32; remove or correct those rows",
         ),
         (
             np.array([[SECRET * 1e15, 0]]),

@@ -69,9 +69,9 @@ class TestElectorate:
         assert electorate.count(Y, 1).tolist() == [1, 1, 1, 1]
 
     def test_votes_that_do_not_divide_are_refused(self) -> None:
-        with pytest.raises(InputError, match="whole multiple of votes_per_record"):
+        with pytest.raises(InputError, match="must be a multiple of votes_per_record"):
             LocalElectorate(drawn(4, 2), units=list("aabb"), votes_per_unit=3, votes_per_record=2)
 
     def test_a_record_casts_no_more_than_its_own(self) -> None:
-        with pytest.raises(InputError, match="a record casts 2 votes, got votes_per_unit 4; give units as well"):
+        with pytest.raises(InputError, match=r"must equal votes_per_record, 2, .* got 4; give units as well"):
             LocalElectorate(drawn(4, 2), votes_per_unit=4, votes_per_record=2)

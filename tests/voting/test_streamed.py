@@ -110,7 +110,7 @@ def test_marks_stand_behind_the_vectors_of_their_label(tmp_path: Path) -> None:
 def test_users_have_as_many_votes_as_is_said(records: VectorFolder) -> None:
     with pytest.raises(InputError, match="at least 1"):
         StreamedElectorate(records, votes_per_unit=0)
-    with pytest.raises(InputError, match="a record casts 1 votes, got votes_per_unit 2"):
+    with pytest.raises(InputError, match=r"must equal votes_per_record, 1, .* got 2; give units"):
         StreamedElectorate(records, votes_per_unit=2)
 
 
@@ -126,7 +126,7 @@ def test_content_that_has_changed_is_never_counted(name: str, tmp_path: Path) ->
     change_a_byte(folder.path / name)
     electorate = StreamedElectorate(folder.path, marks=np.ones((1, 1), dtype=np.float32))  # sizes are right
     for _ in range(2):
-        with pytest.raises(RunError, match=f"{name} of .* has other content"):
+        with pytest.raises(RunError, match=f"{name} of .* has changed since it was embedded"):
             electorate.count(gaussian(3, 4), 1)
 
 
@@ -148,19 +148,19 @@ def edit(path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "error", "message"),
     [
-        (truncate, RunError, "is not as its manifest says"),
-        (lambda path: path.write_bytes(b"x" * path.stat().st_size), RunError, "is not as its manifest says"),
+        (truncate, RunError, "does not match its manifest"),
+        (lambda path: path.write_bytes(b"x" * path.stat().st_size), RunError, "does not match its manifest"),
         (Path.unlink, RunError, "is missing; restore it"),
         (link, PrivacyError, "is a link, which could lead to other data"),
         (lambda path: path.chmod(0o640), PrivacyError, "is open to other users; run: chmod"),
         (lambda path: path.parent.chmod(0o755), PrivacyError, "is open to other users; run: chmod"),
         (edit, RunError, "gape-vectors.json is damaged or was changed"),
         (lambda path: path.with_name("gape-vectors.json").write_text("{}"), RunError, "is damaged or was changed"),
-        (lambda path: path.with_name("gape-vectors.json").unlink(), RunError, "holds no vectors"),
+        (lambda path: path.with_name("gape-vectors.json").unlink(), RunError, "contains no vectors"),
         (
             lambda path: (begin(path.parent) / "gape-vectors.json").unlink(),
             RunError,
-            "not whole yet; repeat `gape embed`",
+            "not complete yet; repeat `gape embed`",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""The one way to compile a hot kernel, and the one way to run it on all cores."""
+"""Compiling numba kernels, and running them on all cores."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,19 +12,19 @@ Tool = TypeVar("Tool")
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
-# Typed for the checker, cached on disk, outside the interpreter lock.
+# Keeps types for the checker, caches on disk, releases the interpreter lock.
 compiled = cast(Callable[[F], F], numba.njit(cache=True, nogil=True))
 
 
 def threads() -> int:
-    """Return how many threads share the work: one per core, or as many as NUMBA_NUM_THREADS says."""
+    """Return the number of worker threads: NUMBA_NUM_THREADS, or one per core."""
     return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]  # made when numba is imported
 
 
 def in_threads(work: Callable[[Tool, Piece], Result], tools: Sequence[Tool], pieces: Iterable[Piece]) -> list[Result]:
-    """Do each piece of work with one of the tools, as many at a time as there are tools; results keep their order.
+    """Run `work` on each piece with one of the tools, in as many threads as there are tools. Results keep their order.
 
-    No two pieces share a tool at the same time, so a tool may hold the memory that a kernel writes to.
+    No two pieces use a tool at the same time, so a tool may hold the memory that a kernel writes to.
     """
     waiting = list(pieces)
     if len(waiting) == 1 or len(tools) == 1:

@@ -1,4 +1,4 @@
-"""SQLite files that may come from anybody: recognised before anything is written to them."""
+"""Untrusted SQLite files: their schema is checked before anything is written to them."""
 
 import os
 import sqlite3
@@ -13,46 +13,46 @@ _FORMS = ("mode=ro&immutable=1", "mode=ro")
 
 
 def reading(path: str | Path) -> sqlite3.Connection:
-    """Open a SQLite file for reading alone."""
+    """Open a SQLite file read-only."""
     return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=_WAIT_SECONDS)
 
 
 def refuse_other_database(path: str | Path, schema: str, what: str) -> None:
-    """Refuse a file that is not a database of exactly this schema, without changing a byte of it or beside it.
+    """Refuse a file that is not a database of exactly this schema, without changing it or writing beside it.
 
-    `schema` holds the statements that make its tables. An empty file passes: SQLite makes a new database of it.
-    Triggers, views, further columns and constraints, which would compute whatever their author likes whenever the
-    tables are used, are refused as well. `what` names what the file should be.
+    `schema` contains the statements that create its tables. An empty file passes: SQLite makes a new database of it.
+    Triggers, views, extra columns and constraints are refused as well, because they could run arbitrary expressions
+    when the tables are used. `what` describes the expected file in messages.
     """
     path = Path(path)
     try:
         status = path.stat()
     except OSError as error:
-        raise RunError(f"{path} cannot be read ({error.strerror}); name another file") from None
+        raise RunError(f"{path} cannot be read ({error.strerror}); use another file") from None
     if not stat.S_ISREG(status.st_mode):
-        raise RunError(f"{path} is not a file, so it is not {what}; name another file")
+        raise RunError(f"{path} is not a regular file, so it is not {what}; use another file")
     if not status.st_size:
         return
     try:
-        found = _content(path)
+        statements = _content(path)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise RunError(
-            f"{path} cannot be used as {what} ({in_one_line(error)}); restore it from a copy, or name another"
+            f"{path} cannot be used as {what} ({in_one_line(error)}); restore it from a backup, or use another file"
         ) from None
-    if found and found != {_plain(statement) for statement in schema.split(";") if statement.strip()}:
-        raise RunError(f"{path} is not {what}: it holds other tables, or triggers or views; name another file")
+    if statements and statements != {_plain(statement) for statement in schema.split(";") if statement.strip()}:
+        raise RunError(f"{path} is not {what}: it contains other tables, or triggers or views; use another file")
 
 
 def _plain(statement: str) -> str:
-    """Return a statement as SQLite keeps it, in one line."""
+    """Return a statement as SQLite stores it, on one line."""
     return " ".join(statement.replace("IF NOT EXISTS", "").split())
 
 
 def _content(path: Path) -> set[str]:
-    """Return the statements that made all that a database holds, but for the indexes that SQLite makes by itself."""
+    """Return the statements that created the content of a database, except for SQLite's automatic indexes."""
     error: sqlite3.Error | None = None
-    # Immutable reads neither journals nor locks, and so leaves no trace; what another process is just writing, it may
-    # take for damage. Then the usual way decides, which waits for that process.
+    # An immutable connection ignores journals and locks and so leaves no trace, but may take a concurrent write for
+    # damage. In that case an ordinary read-only connection decides, which waits for the writer.
     for form in _FORMS:
         uri = f"{path.absolute().as_uri()}?{form}"
         try:
@@ -65,5 +65,5 @@ def _content(path: Path) -> set[str]:
 
 
 def make_private(path: Path) -> None:
-    """Make an empty file of mode 0600 where there is none."""
+    """Create an empty file of mode 0600, unless the file exists."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NONBLOCK, 0o600))

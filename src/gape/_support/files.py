@@ -1,4 +1,4 @@
-"""Files that are either there, whole, or not there at all."""
+"""Reading and writing files: atomic writes, locks, JSON, and parquet tables of samples."""
 
 import contextlib
 import fcntl
@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from gape.core.errors import RunError
 
 N = TypeVar("N", np.int64, np.float64)
-_LARGEST = 2**26  # bytes of a text or of JSON; selections of 10,000 samples have a hundredth of it
+_LARGEST = 2**26  # bytes of a text or JSON file, a hundred times as many as a selection of 10,000 samples needs
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Write a file so that at any instant, power cuts included, the old or the new content is there, whole.
+    """Write a file so that it has either the old or the new content in full at any time, even after a power cut.
 
-    With `mode` it never has another, where others could read it, not even before it is whole.
+    With `mode` the file never has other permissions, not even while it is being written.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -45,9 +45,9 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
 
 
 def is_locked(lock: Path) -> bool:
-    """Whether a process, which may be this one, holds a lock that `locked` has taken."""
+    """Whether any process, including this one, holds a lock taken by `locked`."""
     try:
-        file = os.open(lock, os.O_RDONLY | os.O_NONBLOCK)  # which waits for nobody, whatever there is
+        file = os.open(lock, os.O_RDONLY | os.O_NONBLOCK)  # never blocks, not even on a pipe
     except OSError:
         return False
     try:
@@ -61,7 +61,7 @@ def is_locked(lock: Path) -> bool:
 
 @contextlib.contextmanager
 def locked(lock: Path, folder: Path) -> Iterator[None]:
-    """Keep other processes out of `folder`, which holds no links; the lock ends with the process, however that ends."""
+    """Keep other processes out of `folder`, which must not contain links. The lock always ends with the process."""
     refuse_links(folder)
     with lock.open("w") as file:
         try:
@@ -74,21 +74,21 @@ def locked(lock: Path, folder: Path) -> Iterator[None]:
 
 
 def refuse_links(folder: Path) -> None:
-    """Refuse a folder with anything below it but files and folders: what is read and written there must be there.
+    """Refuse a folder that contains anything other than files and folders.
 
-    A symbolic link leads elsewhere, and a pipe waits for ever for whoever would write to it.
+    A symbolic link leads elsewhere, and reading a pipe waits forever for a writer.
     """
-    for place, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            path = Path(place) / name
+            path = Path(parent) / name
             if path.is_symlink():
-                raise RunError(f"{path} is a symbolic link, which no run makes; put the file itself there")
+                raise RunError(f"{path} is a symbolic link, which no run creates; replace it by the file itself")
             if not (path.is_file() or path.is_dir()):
-                raise RunError(f"{path} is neither a file nor a folder, which no run makes; remove it")
+                raise RunError(f"{path} is neither a file nor a folder, so no run created it; remove it")
 
 
-def write_json(path: Path, value: Any, *, mode: int | None = None) -> None:  # whatever JSON can hold
-    """Write JSON atomically; infinite numbers become the string "inf", which JSON has no number for."""
+def write_json(path: Path, value: Any, *, mode: int | None = None) -> None:  # any value that JSON can represent
+    """Write JSON atomically. Infinite numbers become the string "inf", because JSON has no number for them."""
     write_atomically(path, json_bytes(value), mode=mode)
 
 
@@ -98,11 +98,11 @@ def json_bytes(value: Any) -> bytes:
 
 
 def read_bounded(path: Path, most: int = _LARGEST) -> str:
-    """Read a text of up to so many bytes; a file from anybody may claim to have terabytes."""
+    """Read a text file of at most `most` bytes. An untrusted file may have terabytes."""
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
-        raise RunError(f"{path} is longer than {most:,} bytes, which no run writes; restore it from a copy")
+        raise RunError(f"{path} is longer than {most:,} bytes, which no run writes; restore it from a backup")
     return content.decode("utf-8")
 
 
@@ -111,7 +111,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(read_bounded(path))
     except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"{path} cannot be read as JSON ({type(error).__name__}); restore it from a copy") from error
+        raise RunError(f"{path} cannot be read as JSON ({type(error).__name__}); restore it from a backup") from error
 
 
 def write_table(path: Path, columns: dict[str, Any]) -> None:
@@ -128,27 +128,29 @@ def table_bytes(table: pa.Table) -> bytes:
 
 
 def read_table(path: Path) -> pa.Table:
-    """Read a parquet file, all of it valid."""
+    """Read a parquet file and validate all of it."""
     try:
-        # As a file alone: a folder of that name would be read as a dataset. And by this thread, from a file of Arrow's:
-        # threads of Arrow's that still hold memory of Python's when the process ends abort it.
+        # Opened as a file, because a folder of that name would be read as a dataset. Read through Arrow's own file
+        # object and by this thread: Arrow threads that still hold Python memory when the process ends abort it.
         with pa.OSFile(str(path)) as file, pq.ParquetFile(file, pre_buffer=False) as opened:
             table = opened.read(use_threads=False)
         table.validate(full=True)
     except (OSError, ValueError, LookupError, pa.ArrowException) as error:
-        raise RunError(f"{path} cannot be read as parquet ({type(error).__name__}); restore it from a copy") from error
+        raise RunError(
+            f"{path} cannot be read as parquet ({type(error).__name__}); restore it from a backup"
+        ) from error
     return table
 
 
 def read_numbers(path: Path, table: pa.Table, name: str, kind: type[N]) -> NDArray[N]:
-    """Return a column of finite numbers of the table that was read from `path`."""
+    """Return a column of finite numbers from the table that was read from `path`."""
     if table.column_names.count(name) == 1 and not table[name].null_count:
         given = table.schema.field(name).type
         if pa.types.is_integer(given) or (pa.types.is_floating(given) and kind is np.float64):
             values: NDArray[N] = table[name].to_numpy().astype(kind)
             if np.isfinite(values).all():
                 return values
-    raise RunError(f"{path} has no column {name!r} of numbers; restore it from a copy")
+    raise RunError(f"{path} has no column {name!r} of numbers; restore it from a backup")
 
 
 def _plain(value: Any) -> Any:

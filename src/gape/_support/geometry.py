@@ -5,7 +5,7 @@ from scipy.spatial.distance import cdist
 
 from gape.core.types import Floats, Points
 
-# Up to this width the direct sum of squares is as fast as a matrix product, and has no cancellation to mend.
+# Up to this width the direct sum of squares is as fast as a matrix product, and has no cancellation to correct.
 _DIRECT_WIDTH = 32
 
 # Below this share of the squared norms the expansion |x|^2 - 2xy + |y|^2 has lost half of its digits.

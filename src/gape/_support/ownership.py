@@ -1,8 +1,8 @@
-"""Recognising what this user wrote on this machine.
+"""Recognising files that this user wrote on this machine.
 
-A run folder may come from anybody. What it says about addresses, keys and paths is followed only if this user wrote it
-here: files that say such things end with a seal, a keyed digest (HMAC-SHA256) of what stands before it. The key is made
-at random on first use and lies outside all folders, in the user's state directory, mode 0600.
+A run folder may come from anybody. Its addresses, keys and paths are followed only if this user wrote them here. Files
+with such content therefore end with a seal, a keyed digest (HMAC-SHA256) of the content before it. The key is generated
+at random on first use and kept outside all run folders, in the user's state directory, with mode 0600.
 """
 
 import hashlib
@@ -20,14 +20,14 @@ _KEY_BYTES = 32
 
 
 def state_folder() -> Path:
-    """Where the key is kept: $GAPE_STATE, else gape in $XDG_STATE_HOME, else ~/.local/state/gape."""
+    """Return the folder of the key: $GAPE_STATE, or gape in $XDG_STATE_HOME, or ~/.local/state/gape."""
     if chosen := os.environ.get("GAPE_STATE"):
         return Path(chosen).expanduser()
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "gape"
 
 
 def seal(content: bytes) -> str:
-    """Return the seal of a content; empty where no key can be kept, as on a read-only disk."""
+    """Return the seal of a content, or an empty string if no key can be stored, as on a read-only disk."""
     try:
         key = _read_key() or _make_key()
     except OSError:
@@ -48,32 +48,34 @@ def _key_file() -> Path:
 
 
 def _read_key() -> bytes:
-    """Return the key; empty where there is none. Refuse one that others could have read or put there."""
+    """Return the key, or empty bytes if there is none. Refuse a key that others could have read or written."""
     path = _key_file()
     try:
-        # Not through a link, and without waiting for whoever would write to a pipe.
+        # Do not follow links, and do not wait for the writer of a pipe.
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         return b""
     except OSError as error:
-        raise PrivacyError(f"the key {path} cannot be read ({error.strerror}); make it yours, or remove it") from None
+        raise PrivacyError(
+            f"the key {path} cannot be read ({error.strerror}); take ownership of it, or remove it"
+        ) from None
     try:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid != os.geteuid():
             raise PrivacyError(
-                f"the key {path} is open to other users or is theirs, so nothing can be recognised by it; remove it, "
-                "and name addresses and paths of your earlier runs again"
+                f"the key {path} is readable or owned by other users, so it proves nothing; remove it, and give the "
+                "addresses and paths of your earlier runs again"
             )
         key = os.read(file, _KEY_BYTES + 1)
     finally:
         os.close(file)
     if len(key) != _KEY_BYTES:
-        raise PrivacyError(f"the key {path} is damaged; restore it from a copy, or remove it")
+        raise PrivacyError(f"the key {path} is damaged; restore it from a backup, or remove it")
     return key
 
 
 def _make_key() -> bytes:
-    """Make the key, whole or not at all; of processes that do so at once, one makes it for all."""
+    """Create the key atomically. If several processes do so at once, all use the same key."""
     path = _key_file()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".seal.key.")  # mode 0600

@@ -1,7 +1,7 @@
-"""Turns off what libraries would report about this process, before any of them is imported.
+"""Turns off the telemetry of other libraries, before any of them is imported.
 
-Some send usage data unless they are told not to, from the process that holds private text. A variable that is set
-already stays as it is: whoever set it has decided.
+Some libraries send usage data by default, and this process holds private text. Variables that are already set stay
+unchanged, because the user has decided.
 """
 
 import os
@@ -26,9 +26,9 @@ for _name, _value in SWITCHES.items():
 
 @contextmanager
 def hub_unused_for(model: str | Path) -> Iterator[bool]:
-    """Keep the hub's libraries offline while a model is loaded that lies on this machine; give whether it does.
+    """Keep the Hugging Face libraries offline while a local model is loaded. Yields whether the model is local.
 
-    They would otherwise ask the hub about names that they find in its files.
+    They would otherwise ask the hub about names that they find in the model's files.
     """
     local = Path(model).expanduser().exists()
     if not local:
@@ -37,7 +37,10 @@ def hub_unused_for(model: str | Path) -> Iterator[bool]:
     import huggingface_hub  # noqa: PLC0415  (in an extra)
 
     constants: Any = huggingface_hub.constants
-    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True  # read when asked for, the variable only once
+    before, constants.HF_HUB_OFFLINE = (
+        constants.HF_HUB_OFFLINE,
+        True,
+    )  # read at each use; the environment variable is read once
     try:
         yield True
     finally:

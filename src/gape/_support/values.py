@@ -1,4 +1,4 @@
-"""Plain values as settings and schemas have them: read from TOML, converted, and said in messages."""
+"""Plain values of settings and schemas: reading TOML, conversion, and formatting for messages."""
 
 import json
 import tomllib
@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin
 from gape.core.errors import InputError
 
 _LARGEST_FILE = 2**20  # bytes of TOML
-_LONGEST_SAID = 100  # characters of a value in a message
+_LONGEST_SHOWN = 100  # characters of a value in a message
 
 
 def toml_file(path: str | Path, what: str) -> dict[str, Any]:
@@ -20,38 +20,38 @@ def toml_file(path: str | Path, what: str) -> dict[str, Any]:
         with Path(path).open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
         if len(content) > _LARGEST_FILE:
-            raise InputError(f"{what} {path} are longer than {_LARGEST_FILE} bytes; keep to what they are for")
+            raise InputError(f"{what} {path} may have at most {_LARGEST_FILE} bytes and have more; shorten the file")
         return tomllib.loads(content.decode())
     except OSError as error:
         raise InputError(f"{what} {path} cannot be read ({error.strerror}); check the path") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{what} {path} are not valid TOML ({str(error)[:200]}); mend them there") from error
-    except (ValueError, RecursionError) as error:  # of numbers with thousands of digits, of lists without end
+        raise InputError(f"{what} {path} are not valid TOML ({str(error)[:200]}); fix the file at that line") from error
+    except (ValueError, RecursionError) as error:  # numbers with thousands of digits, deeply nested lists
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{what} {path} nest too deep or hold endless numbers; mend them there") from None
+        raise InputError(f"{what} {path} are nested too deeply or contain huge numbers; simplify the file") from None
 
 
 def nearest_name(name: object, known: list[str] | tuple[str, ...]) -> str:
-    """Return the known name that is most like one which is not."""
-    return get_close_matches(str(name)[:_LONGEST_SAID], known, n=1, cutoff=0.0)[0]
+    """Return the known name that is most similar to an unknown one."""
+    return get_close_matches(str(name)[:_LONGEST_SHOWN], known, n=1, cutoff=0.0)[0]
 
 
 def brief(value: object) -> str:
-    """Repeat a value in a message, cut where it would be a page."""
+    """Return the repr of a value for a message, shortened if it is long."""
     try:
-        said = repr(value)
+        shown = repr(value)
     except ValueError:  # a number with thousands of digits
         return "a huge number"
-    return said if len(said) <= _LONGEST_SAID else f"{said[:_LONGEST_SAID]}..."
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
 
 def converted(value: Any, kind: Any) -> Any:
-    """Return the value as the plain type asked for; numbers of numpy become Python's."""
+    """Return the value as the requested plain type. Numpy numbers become Python numbers."""
     for option in get_args(kind) if isinstance(kind, UnionType) else (kind,):
         if get_origin(option) is tuple and isinstance(value, list | tuple):
             return tuple(converted(item, get_args(option)[0]) for item in value)
-        if type(value) is option and not (option is str and "\0" in value):  # which no path may hold
+        if type(value) is option and not (option is str and "\0" in value):  # not allowed in paths
             return value
         if type(value) is not bool and option is float and isinstance(value, Real):
             return float(value)
@@ -61,12 +61,12 @@ def converted(value: Any, kind: Any) -> Any:
 
 
 def kind_in_words(kind: Any) -> str:
-    """Say what a value must be."""
+    """Describe the type of a value for a message."""
     names = {str: "a text without NUL characters", int: "a whole number", float: "a number", bool: "true or false"}
     options = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     lists = {str: "a list of texts", float: "a list of numbers"}
-    said = [lists[get_args(o)[0]] if get_origin(o) is tuple else names[o] for o in options if o is not type(None)]
-    return " or ".join(said)
+    words = [lists[get_args(o)[0]] if get_origin(o) is tuple else names[o] for o in options if o is not type(None)]
+    return " or ".join(words)
 
 
 def as_toml(value: Any) -> str:
@@ -74,7 +74,7 @@ def as_toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # a JSON string but for this
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # the one difference from a JSON string
     if isinstance(value, tuple):
         return f"[{', '.join(as_toml(item) for item in value)}]"
     return repr(value)

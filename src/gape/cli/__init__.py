@@ -1,6 +1,6 @@
-"""The command line, a file for every group of commands.
+"""The command line: one module per group of commands.
 
-The module of a command is imported when that command is called, so that help and mistyped commands take no time.
+A command's module is imported only when that command is called, so that `--help` and mistyped commands are fast.
 """
 
 import ast
@@ -16,12 +16,12 @@ from typer.core import TyperCommand, TyperGroup
 from gape import __version__
 from gape.cli.shared import output
 
-_TEXTS, _ANALYSIS = "Synthetic texts", "To look around"
+_SYNTHESIS, _ANALYSIS = "Synthetic data", "Analysis"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A command, by the module and the function that it is."""
+    """A command: its name, its panel in the help, and the module and function that implement it."""
 
     name: str
     panel: str
@@ -29,62 +29,62 @@ class Entry:
     function: str
 
     def load(self) -> Callable[..., None] | typer.Typer:
-        """Import the command, or the group of commands that the module calls `app`."""
+        """Import the command. If the module defines `app`, that group of commands is returned instead."""
         module: Any = import_module(f"gape.cli.{self.module}")
-        found: Callable[..., None] | typer.Typer = getattr(module, "app", None) or getattr(module, self.function)
-        return found
+        command: Callable[..., None] | typer.Typer = getattr(module, "app", None) or getattr(module, self.function)
+        return command
 
     def docstring(self) -> str:
-        """Read what the command says of itself, without importing it."""
+        """Read the command's docstring without importing its module."""
         source = ast.parse(Path(__file__).with_name(f"{self.module}.py").read_text(encoding="utf-8"))
         functions = {node.name: node for node in source.body if isinstance(node, ast.FunctionDef)}
         return ast.get_docstring(functions[self.function]) or ""
 
 
 COMMANDS = (
-    Entry("plan", _TEXTS, "text", "plan"),
-    Entry("run", _TEXTS, "text", "run"),
-    Entry("resume", _TEXTS, "text", "resume"),
-    Entry("embed", _TEXTS, "embed", "embed"),
-    Entry("status", _TEXTS, "runs", "status"),
-    Entry("report", _TEXTS, "report", "report"),
-    Entry("evaluate", _TEXTS, "evaluate", "evaluate"),
-    Entry("export", _TEXTS, "runs", "export"),
-    Entry("expand", _TEXTS, "runs", "expand"),
+    Entry("plan", _SYNTHESIS, "text", "plan"),
+    Entry("run", _SYNTHESIS, "text", "run"),
+    Entry("resume", _SYNTHESIS, "text", "resume"),
+    Entry("embed", _SYNTHESIS, "embed", "embed"),
+    Entry("status", _SYNTHESIS, "runs", "status"),
+    Entry("report", _SYNTHESIS, "report", "report"),
+    Entry("evaluate", _SYNTHESIS, "evaluate", "evaluate"),
+    Entry("export", _SYNTHESIS, "runs", "export"),
+    Entry("expand", _SYNTHESIS, "runs", "expand"),
     Entry("privacy", _ANALYSIS, "privacy", "privacy"),
     Entry("audit", _ANALYSIS, "audit", "audit"),
     Entry("demo", _ANALYSIS, "demo", "demo"),
     Entry("compare", _ANALYSIS, "compare", "compare"),
     Entry("diagnose", _ANALYSIS, "diagnose", "diagnose_generator"),
-    Entry("models", _TEXTS, "models", "models"),
+    Entry("models", _SYNTHESIS, "models", "models"),
 )
 
 
 class _Unloaded(TyperCommand):
-    """A command that is imported when it is called."""
+    """A command that is imported only when it is called."""
 
     def __init__(self, entry: Entry) -> None:
         super().__init__(entry.name, rich_help_panel=entry.panel)
         self.entry = entry
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """Read the arguments as the command itself does."""
-        found = self.entry.load()
-        if not isinstance(found, typer.Typer):
-            alone = typer.Typer(add_completion=False)
-            alone.command(self.entry.name)(found)
-            found = alone
-        return typer.main.get_command(found).make_context(*arguments, **options)
+        """Import the command and let it parse its own arguments."""
+        command = self.entry.load()
+        if not isinstance(command, typer.Typer):
+            single = typer.Typer(add_completion=False)
+            single.command(self.entry.name)(command)
+            command = single
+        return typer.main.get_command(command).make_context(*arguments, **options)
 
 
 class _Commands(TyperGroup):
-    """All commands, none of them imported."""
+    """The group of all commands, none of them imported yet."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{**options, "commands": {entry.name: _Unloaded(entry) for entry in COMMANDS}})
 
     def format_help(self, *arguments: Any) -> None:
-        """List the commands with what they say of themselves."""
+        """List the commands with the first lines of their docstrings."""
         for command in self.commands.values():
             if isinstance(command, _Unloaded):
                 command.help = command.entry.docstring()
@@ -96,7 +96,7 @@ app = typer.Typer(
     name="gape",
     cls=_Commands,
     help="Differentially private synthetic data by Private Evolution, with geometry-aware selection.",
-    epilog="Begin with `gape plan reviews.csv --text review --epsilon 1`, then the same with `run`.",
+    epilog="Start with `gape plan reviews.csv --text review --epsilon 1`, then replace `plan` by `run`.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -104,7 +104,7 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001  (typer calls it so)
+def _print_version(wanted: bool) -> None:  # noqa: FBT001  (the signature that typer calls)
     if wanted:
         output().print(f"gape {__version__}", markup=False)
         raise typer.Exit
@@ -112,7 +112,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001  (typer calls it so)
 
 @app.callback()
 def _top(
-    _version: Annotated[  # noqa: FBT002  (a flag, for typer)
+    _version: Annotated[  # noqa: FBT002  (a typer flag)
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:

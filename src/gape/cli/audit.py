@@ -1,4 +1,4 @@
-"""`gape audit`: an attack on a plan, or a second look at the books of a run."""
+"""`gape audit`: attack the release step of a plan, or check the books of a run."""
 
 import math
 from contextlib import nullcontext
@@ -22,32 +22,35 @@ from gape.privacy.accounting import Neighbours, stated
 
 @errors_in_one_line()
 def audit(
-    run: Annotated[Path | None, typer.Argument(help="Folder of a run, finished or not, to check its books.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="The claim to attack, where no run is named.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Its second part.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="How often votes are released; 6 by default.")] = None,
+    run: Annotated[Path | None, typer.Argument(help="Folder of a run whose books to check, finished or not.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Claimed epsilon to attack. Only without RUN.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Claimed delta to attack. Only without RUN.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of releases of votes. Defaults to 6.")] = None,
     neighbours: Annotated[
-        Neighbours | None, typer.Option(help="What one record's privacy means; replace by default.")
+        Neighbours | None,
+        typer.Option(help="Neighbouring relation: replace one record, or add/remove one. Defaults to replace."),
     ] = None,
     votes_per_unit: Annotated[
-        int | None, typer.Option(help="Most votes of one user in a round; by default those of one record.")
+        int | None, typer.Option(help="Maximum votes of one user per round. Defaults to the votes of one record.")
     ] = None,
     votes_per_record: Annotated[
-        int | None, typer.Option(help="For how many of its nearest candidates a record votes; 1 by default.")
+        int | None, typer.Option(help="Number of nearest candidates each record votes for. Defaults to 1.")
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(help="Canaries to play; by default for about 40 seconds, and none where a run is named."),
+        typer.Option(help="Number of canary trials. Defaults to about 40 seconds of them, or to none with RUN."),
     ] = None,
-    ledger: Annotated[Path | None, typer.Option(help="Where the ledger of the run lies, if not where it says.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Path of the run's ledger. Defaults to the path in the run's settings.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,  # noqa: FBT002
 ) -> None:
     """Look for breaches of the guarantee: attack the release step of a plan, or check the books of a run.
 
-    Without RUN, canaries are put in and out of made-up data and their votes released as a run with these settings
-    would, thousands of times: how often an attacker can tell bounds epsilon from below. With RUN, its noise is derived
-    anew from what it claims and compared with its ledger and its statement, and with --trials its plan is attacked,
-    too. No private data is read. The exit code is 1 where something does not agree.
+    Without RUN, thousands of trials release the votes of made-up data with and without a canary, as a run with these
+    settings would. How often an attacker can tell the two apart bounds epsilon from below. With RUN, the noise is
+    recomputed from the run's claim and compared with its ledger and its statement; with --trials, the run's plan is
+    attacked as well. No private data is read. The exit code is 1 if any check fails.
     """
     claim = {
         "epsilon": epsilon,
@@ -59,22 +62,22 @@ def audit(
     }
     given = {name: value for name, value in claim.items() if value is not None}
     if run is not None and given:
-        raise InputError(f"a run has its own {', '.join(given)}; leave that out, or leave out the run")
+        raise InputError(f"{', '.join(given)} cannot be combined with a run, which has its own; leave one of them out")
     books = audit_run(run, ledger) if run is not None else None
     plan = books.plan if books else _plan(given)
     attack = _attack(plan, trials) if books is None or trials is not None else None
     if json:
-        output().print(dumps({"books": _of_books(books), "attack": _of_attack(attack)}, indent=2), markup=False)
+        output().print(dumps({"books": _books_data(books), "attack": _attack_data(attack)}, indent=2), markup=False)
     else:
         _print(output(), books, attack)
-    if not all(each.passed for each in (books, attack) if each is not None):
+    if not all(result.passed for result in (books, attack) if result is not None):
         raise typer.Exit(1)
 
 
 def _plan(given: dict[str, Any]) -> Plan:
     for name in ("epsilon", "delta"):
         if name not in given:
-            raise InputError(f"there is no {name} to audit; give --{name}, or the folder of a run")
+            raise InputError(f"an audit needs a claimed {name}, got none; give --{name}, or the folder of a run")
     return Plan(**({"rounds": 6, "samples": 1, "votes_per_unit": given.get("votes_per_record", 1)} | given))
 
 
@@ -87,7 +90,9 @@ def _attack(plan: Plan, trials: int | None) -> PlanAudit:
             plan,
             np.random.default_rng(),
             trials=trials,
-            progress=lambda done, of: bar.update(task, completed=done, total=of) if bar and task is not None else None,
+            progress=lambda done, total: (
+                bar.update(task, completed=done, total=total) if bar and task is not None else None
+            ),
         )
 
 
@@ -126,7 +131,7 @@ def _rates(attack: Attack) -> str:
     )
 
 
-def _of_books(books: RunAudit | None) -> dict[str, Any] | None:
+def _books_data(books: RunAudit | None) -> dict[str, Any] | None:
     if books is None:
         return None
     return {
@@ -139,7 +144,7 @@ def _of_books(books: RunAudit | None) -> dict[str, Any] | None:
     }
 
 
-def _of_attack(attack: PlanAudit | None) -> dict[str, Any] | None:
+def _attack_data(attack: PlanAudit | None) -> dict[str, Any] | None:
     if attack is None:
         return None
     plan = attack.plan
@@ -157,5 +162,5 @@ def _of_attack(attack: PlanAudit | None) -> dict[str, Any] | None:
 
 
 def _number(value: float) -> float | str:
-    """JSON has no number for infinity."""
+    """Return infinity as a string, because JSON has no number for it."""
     return value if math.isfinite(value) else str(value)

@@ -1,4 +1,4 @@
-"""`gape compare`: selectors, epsilons and seeds against each other."""
+"""`gape compare`: compare methods over epsilons and seeds."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,41 +28,47 @@ _GROUP = "Comparison"
 def compare(
     settings: Settings,
     out: Annotated[
-        Path | None, typer.Option(help="Folder; by default comparisons/ and the name of DATA.", rich_help_panel=_GROUP)
+        Path | None,
+        typer.Option(help="Folder for the results. Defaults to comparisons/NAME-OF-DATA.", rich_help_panel=_GROUP),
     ] = None,
     methods: Annotated[
-        str, typer.Option(help="Presets or selectors, separated by commas.", rich_help_panel=_GROUP)
+        str, typer.Option(help="Comma-separated presets or selectors.", rich_help_panel=_GROUP)
     ] = ",".join(METHODS),
     epsilons: Annotated[
-        str, typer.Option(help="Separated by commas; inf for no noise.", rich_help_panel=_GROUP)
-    ] = ",".join(f"{each:g}" for each in EPSILONS),
-    seeds: Annotated[int, typer.Option(help="How many, counted from --seed.", rich_help_panel=_GROUP)] = SEEDS,
+        str, typer.Option(help="Comma-separated epsilons; inf for no noise.", rich_help_panel=_GROUP)
+    ] = ",".join(f"{epsilon:g}" for epsilon in EPSILONS),
+    seeds: Annotated[
+        int, typer.Option(help="Number of seeds, counted up from --seed.", rich_help_panel=_GROUP)
+    ] = SEEDS,
     held_out: Annotated[
-        float, typer.Option(help="Share of the records, or users, that do not vote.", rich_help_panel=_GROUP)
+        float, typer.Option(help="Share of held-out records (or users), which do not vote.", rich_help_panel=_GROUP)
     ] = Scoring.held_out,
     scored: Annotated[
-        int, typer.Option(help="Most records of each part that score.", rich_help_panel=_GROUP)
+        int, typer.Option(help="Maximum records scored against, per part.", rich_help_panel=_GROUP)
     ] = Scoring.scored,
     k: Annotated[
-        int, typer.Option(help="Balls of recall reach to the k-th nearest other record.", rich_help_panel=_GROUP)
+        int,
+        typer.Option(help="Recall balls reach from a record to its k-th nearest other record.", rich_help_panel=_GROUP),
     ] = Scoring.k,
-    blur: Annotated[float, typer.Option(help="Of the Sinkhorn divergence.", rich_help_panel=_GROUP)] = Scoring.blur,
+    blur: Annotated[
+        float, typer.Option(help="Blur of the Sinkhorn divergence.", rich_help_panel=_GROUP)
+    ] = Scoring.blur,
     jobs: Annotated[
-        int | None, typer.Option(help="Processes; by default one for every core.", rich_help_panel=_GROUP)
+        int | None, typer.Option(help="Number of processes. Defaults to one per core.", rich_help_panel=_GROUP)
     ] = None,
 ) -> None:
     """Compare methods over epsilons and seeds, as the paper's figures do. For research: NOT differentially private.
 
-    A part of the private records is held out, the others vote, and both score, which no noise covers. So nothing is
-    charged to a ledger, everything is marked, and nothing that is written may be released unless the data is public.
-    Takes the flags of `gape run`, which hold for all methods. Stopped or killed, the same command goes on; with more
-    methods, epsilons or seeds it adds to what is there.
+    Part of the private records is held out and the others vote. The results are scored against both parts without
+    noise. Therefore nothing is charged to a ledger, every output is marked, and no output may be released unless the
+    data is public. Takes the flags of `gape run`, which apply to all methods. To resume after a stop, repeat the
+    command; with more methods, epsilons or seeds it adds to the results.
     """
     folder = out or Path("comparisons") / (Path(settings.data).name.partition(".")[0] or "comparison")
     chosen = [name.strip() for name in methods.split(",") if name.strip()]
     numbers = _numbers(epsilons)
     fetch_missing(settings)
-    with _goes_on(folder), _watching() as progress:
+    with _resumable(folder), _watching() as progress:
         comparison = compare_texts(
             settings,
             folder,
@@ -84,17 +90,18 @@ def _numbers(text: str) -> list[float]:
 
 
 @contextmanager
-def _goes_on(folder: Path) -> Iterator[None]:
+def _resumable(folder: Path) -> Iterator[None]:
+    """Tell a user who interrupts the command how to resume it."""
     try:
         yield
     except KeyboardInterrupt:
-        say(f"stopped; finished cells are kept in {folder}: the same command goes on from here")
+        say(f"stopped; finished cells are kept in {folder}: repeat the command to resume")
         raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager
 def _watching() -> Iterator[Callable[[Moment], None]]:
-    """Show how far it is on standard error: a bar in a terminal, a line for every finished cell elsewhere."""
+    """Show progress on standard error: a bar in a terminal, otherwise one line per finished cell."""
     terminal = notes()
     if not terminal.is_terminal:
         last = ""
@@ -112,27 +119,27 @@ def _watching() -> Iterator[Callable[[Moment], None]]:
         task = bar.add_task("Starting", total=None)
 
         def show(now: Moment) -> None:
-            said = f"{now.doing}, {now.detail}" if now.detail else now.doing
-            bar.update(task, description=said, completed=int(now.done), total=now.cells)
+            description = f"{now.doing}, {now.detail}" if now.detail else now.doing
+            bar.update(task, description=description, completed=int(now.done), total=now.cells)
 
         yield show
 
 
 def _print(console: Console, folder: Path, comparison: Comparison) -> None:
     console.print(MARK, style="bold red")
-    for name, title in (("recall", "Recall of records that did not vote"), ("sinkhorn", "Sinkhorn W1 to them")):
+    for name, title in (("recall", "Recall of held-out records"), ("sinkhorn", "Sinkhorn W1 to held-out records")):
         value = held_out(name)
-        table = Table("", *(in_words(each) for each in comparison.epsilons), title=title, title_style="bold")
+        table = Table("", *(in_words(epsilon) for epsilon in comparison.epsilons), title=title, title_style="bold")
         for method in comparison.methods:
-            found = (comparison.at_end(method, epsilon, value) for epsilon in comparison.epsilons)
-            table.add_row(label_of(method), *map(str, found))
+            scores = (comparison.at_end(method, epsilon, value) for epsilon in comparison.epsilons)
+            table.add_row(label_of(method), *map(str, scores))
         table.add_row("start", str(comparison.at_start(value)))
         table.add_row("as many real records", str(comparison.of_real(value)))
         console.print(table)
     seeds = len(comparison.seeds)
-    console.print("One seed." if seeds == 1 else f"Means over {seeds} seeds, with the lowest and the highest.")
+    console.print("One seed." if seeds == 1 else f"Means over {seeds} seeds, with the lowest and the highest value.")
     for file in ("table.md", "figure.png", "further.png", "rounds.png", "results.csv"):
         if (folder / file).exists():
             console.print(str(folder / file), markup=False)
     if not (folder / "figure.png").exists():
-        console.print("There is no figure without matplotlib: install gape[plot] and repeat the command.", markup=False)
+        console.print("Figures need matplotlib: install gape[plot] and repeat the command.", markup=False)

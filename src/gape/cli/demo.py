@@ -1,4 +1,4 @@
-"""`gape demo`: text in three minutes, or the paper's experiment in the plane."""
+"""`gape demo`: synthetic text in three minutes, or the paper's experiment with two clusters."""
 
 import math
 from pathlib import Path
@@ -24,15 +24,15 @@ _SHOWN = 8
 @errors_in_one_line()
 def demo(
     out: Annotated[Path, typer.Option(help="New folder for the run and its figures.")] = Path("gape-demo"),
-    epsilon: Annotated[float, typer.Option(help="Privacy of each run; inf for no noise and no privacy.")] = 4.0,
-    seed: Annotated[int, typer.Option(help="Of everything but the noise, which has none.")] = 0,
-    clusters: Annotated[  # noqa: FBT002  (a flag, for typer)
-        bool, typer.Option("--clusters", help="Two clusters in the plane instead, by three methods: the paper's.")
+    epsilon: Annotated[float, typer.Option(help="Epsilon of each run; inf for no noise and no privacy.")] = 4.0,
+    seed: Annotated[int, typer.Option(help="Random seed for everything except the noise, which is never seeded.")] = 0,
+    clusters: Annotated[  # noqa: FBT002  (a typer flag)
+        bool, typer.Option("--clusters", help="Run the paper's two-cluster experiment with three methods instead.")
     ] = False,
 ) -> None:
-    """Make synthetic forum questions from 1,269 real ones, with the embedded model, and draw how near they come.
+    """Make synthetic forum questions from 1,269 real ones with the embedded model, and plot how close they get.
 
-    The questions are public domain and play the private data, so that the figure may show them.
+    The questions are in the public domain and stand in for private data, so the figure may show them.
     """
     console = output()
     if clusters:
@@ -49,14 +49,14 @@ def _print_texts(console: Console, out: Path, made: TextDemo) -> None:
         console.print(f"- {text}", markup=False)
     print_statement(console, made.result.privacy)
     start, *_, end = made.gaps
-    console.print("\nHow near it came", style="bold")
+    console.print("\nHow close it got", style="bold")
     console.print(
         f"The mean distance from {made.measured} of the {made.records:,} private texts to the nearest synthetic one "
-        f"went from {start:.3f} to {end:.3f} (texts of equal meaning are at 0, unrelated ones at 1.3 or so)."
+        f"went from {start:.3f} to {end:.3f} (texts of equal meaning are at 0, unrelated ones at about 1.3)."
     )
     console.print(str(made.figure), markup=False, soft_wrap=True)
-    console.print("\nNow your own", style="bold")
-    console.print(f"`gape plan FILE --epsilon 1` costs nothing; the run of this demo is in {out / RUN}.", markup=False)
+    console.print("\nNow with your own data", style="bold")
+    console.print(f"`gape plan FILE --epsilon 1` costs nothing. The run of this demo is in {out / RUN}.", markup=False)
 
 
 def _clusters(console: Console, out: Path, epsilon: float, seed: int) -> None:
@@ -75,16 +75,16 @@ def _clusters(console: Console, out: Path, epsilon: float, seed: int) -> None:
 
 def _print_clusters(console: Console, result: DemoResult) -> None:
     table = Table("method", "clusters kept", "cost of the run", title="Two clusters, nine to one", title_style="bold")
-    for each in result.runs:
-        table.add_row(each.method, f"{each.clusters_kept} of 2", _cost(each.statement.epsilon, result.delta))
+    for run in result.runs:
+        table.add_row(run.method, f"{run.clusters_kept} of 2", _cost(run.statement.epsilon, result.delta))
     console.print(table)
     if math.isfinite(result.dataset_epsilon):
         total = _cost(result.dataset_epsilon, result.delta)
-        console.print(f"All {len(result.runs)} runs read the same dataset, and cost it {total} together.")
-    console.print(f"\nOf the {result.runs[-1].method} run:")
+        console.print(f"All {len(result.runs)} runs read the same dataset; together they cost it {total}.")
+    console.print(f"\nFor the {result.runs[-1].method} run:")
     print_statement(console, result.runs[-1].statement)
     console.print("\nFigures, which may show the private points because they are made up:", style="bold")
-    for path in (result.comparison, *(each.figure for each in result.runs)):
+    for path in (result.comparison, *(run.figure for run in result.runs)):
         console.print(str(path), markup=False, soft_wrap=True)
 
 

@@ -1,4 +1,4 @@
-"""`gape diagnose`: whether a generator's variations lead anywhere."""
+"""`gape diagnose`: measure whether a generator's variations spread enough for Private Evolution."""
 
 import importlib.util
 from contextlib import nullcontext
@@ -35,17 +35,17 @@ _GROUP = "Diagnosis"
 @takes_settings
 def diagnose_generator(
     settings: Settings,
-    texts: Annotated[int, typer.Option(help="Random texts to vary.", rich_help_panel=_GROUP)] = 3,
+    texts: Annotated[int, typer.Option(help="Number of random texts to vary.", rich_help_panel=_GROUP)] = 3,
     variations: Annotated[
-        int, typer.Option(help="Of each text at each scale; the paper takes 3000.", rich_help_panel=_GROUP)
+        int, typer.Option(help="Variations of each text at each scale; the paper uses 3000.", rich_help_panel=_GROUP)
     ] = 100,
-    out: Annotated[Path, typer.Option(help="Folder for results.", rich_help_panel=_GROUP)] = Path("diagnosis"),
+    out: Annotated[Path, typer.Option(help="Folder for the results.", rich_help_panel=_GROUP)] = Path("diagnosis"),
 ) -> None:
-    """Measure how a generator's variations spread, and say whether Private Evolution can move with it.
+    """Measure how a generator's variations spread, and say whether Private Evolution can make progress with it.
 
-    Takes the flags of `gape run` that say what writes and what compares. Without DATA only the generator is used, and
-    nothing is spent. With DATA private texts are the targets: that is for research, NOT differentially
-    private, and marked so. The same command goes on where it was stopped.
+    Takes those flags of `gape run` that choose the generator and the embedder. Without DATA only the generator is
+    used, and no privacy budget is spent. With DATA the private texts are the targets: for research only, NOT
+    differentially private, and marked as such. To resume after a stop, repeat the command.
     """
     _refuse_foreign(out)
     fetch_missing(settings)
@@ -71,7 +71,9 @@ def diagnose_generator(
             texts=texts,
             variations=variations,
             targets=targets,
-            progress=lambda done, of: bar.update(task, completed=done, total=of) if bar and task is not None else None,
+            progress=lambda done, total: (
+                bar.update(task, completed=done, total=total) if bar and task is not None else None
+            ),
         )
     write_json(out / "diagnosis.json", _as_data(seen))
     if importlib.util.find_spec("matplotlib") is not None:
@@ -81,13 +83,13 @@ def diagnose_generator(
 
 
 def _refuse_foreign(out: Path) -> None:
-    """Refuse a folder that holds anything but a diagnosis, or the answers of one that was stopped."""
-    found = {path.name for path in out.iterdir()} if out.is_dir() else set()
-    found -= {name for name in found if name.startswith("answers.sqlite")}
-    if "diagnosis.json" in found and "verdict" in read_json(out / "diagnosis.json"):
-        found -= {"diagnosis.json", "decay.png", "dimension.png"}
-    if found:
-        raise InputError(f"{out} holds {min(found)}, which no diagnosis has written; name another folder")
+    """Refuse a folder with files other than those of a diagnosis, finished or stopped."""
+    names = {path.name for path in out.iterdir()} if out.is_dir() else set()
+    names -= {name for name in names if name.startswith("answers.sqlite")}
+    if "diagnosis.json" in names and "verdict" in read_json(out / "diagnosis.json"):
+        names -= {"diagnosis.json", "decay.png", "dimension.png"}
+    if names:
+        raise InputError(f"{out} contains {min(names)}, which no diagnosis writes; choose another folder")
 
 
 def _targets(settings: Settings, embedder: Any) -> Points:
@@ -97,11 +99,11 @@ def _targets(settings: Settings, embedder: Any) -> Points:
 
 
 def _as_data(seen: Diagnosis) -> dict[str, Any]:
-    """Return the diagnosis as JSON can hold it, under its mark where it used private data."""
+    """Return the diagnosis as JSON data, marked if it used private data."""
     data = asdict(seen) | {"verdict": seen.verdict}
     for scale in data["scales"]:
-        for found in scale["dimensions"]:
-            found["singular_values"] = found["singular_values"].tolist()
+        for spread in scale["dimensions"]:
+            spread["singular_values"] = spread["singular_values"].tolist()
     return {"NOT PRIVATE": "computed from private data, without noise"} | data if seen.private_targets else data
 
 
@@ -109,19 +111,20 @@ def _print(console: Console, out: Path, seen: Diagnosis) -> None:
     if seen.private_targets:
         console.print("NOT PRIVATE: the targets are private texts, and no noise covers them.", style="bold red")
     table = Table("scale", "directions", "effective rank", "anticoncen-\ntration", "covered by\nthe best of 7")
-    for each in seen.scales:
-        counts = sorted(found.dimension for found in each.dimensions)
+    for measured in seen.scales:
+        counts = sorted(spread.dimension for spread in measured.dimensions)
         table.add_row(
-            f"{each.scale:g}",
+            f"{measured.scale:g}",
             f"{counts[len(counts) // 2]} ({counts[0]} to {counts[-1]})",
-            _middle([reach.effective_rank for reach in each.reach]),
-            _middle([reach.anticoncentration for reach in each.reach]),
-            f"{np.mean(each.progress):.1%}",
+            _median([reach.effective_rank for reach in measured.reach]),
+            _median([reach.anticoncentration for reach in measured.reach]),
+            f"{np.mean(measured.progress):.1%}",
         )
     console.print(table)
     console.print(
-        f"Directions explain 80% of the variation, of {seen.ambient}; medians over texts, with the least and the "
-        f"largest. Doubling dimension of the random texts: {seen.doubling.value:.2g} (up to {seen.doubling.high:.2g}).",
+        f"Directions: how many of {seen.ambient} explain 80% of the variance. Medians over texts, with the smallest "
+        f"and the largest value. Doubling dimension of the random texts: {seen.doubling.value:.2g} (up to "
+        f"{seen.doubling.high:.2g}).",
         markup=False,
     )
     for sentence in seen.verdict:
@@ -131,7 +134,8 @@ def _print(console: Console, out: Path, seen: Diagnosis) -> None:
             console.print(str(out / file), markup=False)
 
 
-def _middle(found: list[Estimate]) -> str:
-    """Say the median over texts, within the 95% intervals of all."""
-    middle = float(np.median([each.value for each in found]))
-    return f"{middle:.3g} ({min(each.low for each in found):.3g} to {max(each.high for each in found):.3g})"
+def _median(estimates: list[Estimate]) -> str:
+    """Format the median over texts, with the range that all 95% intervals span."""
+    median = float(np.median([estimate.value for estimate in estimates]))
+    low, high = min(estimate.low for estimate in estimates), max(estimate.high for estimate in estimates)
+    return f"{median:.3g} ({low:.3g} to {high:.3g})"

@@ -1,4 +1,4 @@
-"""`gape embed`: private texts as vectors on disk, for sets larger than memory."""
+"""`gape embed`: embed private texts into vectors on disk, for datasets larger than memory."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from gape.cli.shared import INTERRUPTED, errors_in_one_line, notes, output, say
 from gape.runs.embedding import embed_texts
 from gape.runs.settings import Settings
 
-_EVERY = 30.0  # seconds between two lines, where there is no terminal
+_INTERVAL = 30.0  # seconds between two lines of progress outside a terminal
 
 
 @errors_in_one_line()
@@ -33,25 +33,25 @@ _EVERY = 30.0  # seconds between two lines, where there is no terminal
 )
 def embed(
     settings: Settings,
-    out: Annotated[Path, typer.Option(help="Folder for the vectors: as private as the data.")],
+    out: Annotated[Path, typer.Option(help="Folder for the vectors, which are as private as the data.")],
     vectors: Annotated[
         str | None,
         typer.Option(
-            help="Column of a .parquet file that holds what the embedder made of the texts, as fixed-size lists: "
-            "nothing is embedded."
+            help="Column of a .parquet file with embeddings already made by the embedder, as fixed-size lists. "
+            "Nothing is embedded then."
         ),
     ] = None,
 ) -> None:
-    """Embed private texts once, into a folder that `gape run` takes for DATA, however many there are.
+    """Embed any number of private texts once, into a folder that `gape run` accepts as DATA.
 
-    Runs then vote from disk, in memory that does not grow with the data, with the same result, and are charged to the
-    same ledger. The folder is as private as the texts, and the texts are not needed afterwards. Stopped or killed, the
-    same command goes on.
+    Runs then count votes from disk, in memory that does not grow with the data. The result is the same, and the same
+    ledger is charged. The folder is as private as the texts; the texts are not needed afterwards. To resume after a
+    stop, repeat the command.
     """
     weights = WEIGHTS.get(settings.embedder)
     if weights is not None and not weights.fetched:
         fetch_visibly(weights)
-    with _goes_on(out), _watching() as progress:
+    with _resumable(out), _watching() as progress:
         folder = embed_texts(settings, out, vectors=vectors, progress=progress)
     manifest = folder.manifest
     users = f" of {folder.units:,} users" if folder.unit == "user" else ""
@@ -59,32 +59,33 @@ def embed(
     size = sum(part.size for part in manifest.parts) / 1e6
     console = output()
     console.print(
-        f"{out}: {len(folder):,} records{users}{blank}, {manifest.width} numbers each by {manifest.origin.embedder}, "
+        f"{out}: {len(folder):,} records{users}{blank}, {manifest.width} numbers each from {manifest.origin.embedder}, "
         f"{size:,.1f} MB; as private as {manifest.origin.source}",
         markup=False,
     )
-    console.print(f"`gape plan {out} --epsilon 1` says what a run would do.", markup=False)
+    console.print(f"`gape plan {out} --epsilon 1` shows what a run would do.", markup=False)
 
 
 @contextmanager
-def _goes_on(folder: Path) -> Iterator[None]:
+def _resumable(folder: Path) -> Iterator[None]:
+    """Tell a user who interrupts the command how to resume it."""
     try:
         yield
     except KeyboardInterrupt:
-        say(f"stopped; what is in {folder} is kept: the same command goes on from here")
+        say(f"stopped; the vectors in {folder} are kept: repeat the command to resume")
         raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager
 def _watching() -> Iterator[Callable[[int], None]]:
-    """Show how many records are embedded, on standard error; how many there are is known only at the end."""
+    """Show on standard error how many records are embedded. Their total is known only at the end."""
     terminal = notes()
     if not terminal.is_terminal:
         last = time.monotonic()
 
         def print_sometimes(done: int) -> None:
             nonlocal last
-            if time.monotonic() - last >= _EVERY:
+            if time.monotonic() - last >= _INTERVAL:
                 last = time.monotonic()
                 terminal.print(f"{done:,} records", markup=False)
 

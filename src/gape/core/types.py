@@ -1,4 +1,4 @@
-"""Arrays by their role. Shapes: n private records, v candidates, m samples, d dimensions."""
+"""Array types, named by role. Shapes: n private records, v candidates, m samples, d dimensions."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -16,13 +16,13 @@ Costs: TypeAlias = NDArray[np.float32] | NDArray[np.float64]  # distances, at th
 
 
 def as_samples(texts: Sequence[str | None]) -> Samples:
-    """Return texts as the array of objects that a run works on."""
+    """Return texts as an object array, the form in which a run keeps them."""
     samples = np.empty(len(texts), dtype=object)
     samples[:] = texts
     return samples
 
 
 def texts_of(samples: Samples) -> list[str]:
-    """Return the texts of samples, without their labels where they have any."""
+    """Return the texts of samples, without any labels."""
     texts: list[str] = (samples["text"] if samples.dtype.names else samples).tolist()
     return texts

@@ -1,1 +1,1 @@
-"""Private Evolution itself: its plan, its loop, its last pass, and what the theorems say of it."""
+"""Private Evolution: the plan, the main loop, the last pass, and the planners of the theorems."""

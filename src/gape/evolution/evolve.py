@@ -27,11 +27,11 @@ def evolve(
     state: State | None = None,
     noise: Noise | None = None,
 ) -> Iterator[State]:
-    """Run Private Evolution from `state`, or from the start, yielding every state worth keeping (Algorithm 1).
+    """Run Private Evolution from `state`, or from the start, and yield each state to be saved (Algorithm 1).
 
-    All states together are (epsilon, delta)-DP as `plan` says: the private data is read by `release_votes` alone,
-    once a round, and the rest is post-processing. A caller that keeps each state before asking for the next
-    can go on from the last one after any interruption, with the same result and no further cost.
+    All states together are (epsilon, delta)-DP, with the values of `plan`: only `release_votes` reads the private
+    data, once per round, and the rest is post-processing. A caller that saves each state before asking for the next
+    can resume from the last one after any interruption, with the same result and at no further cost.
     """
     account.require(plan.releases)
     account.ledger.bind(electorate.fingerprint, electorate.unit)
@@ -45,8 +45,8 @@ def evolve(
             if state.round or plan.vary_start:
                 proposal = _vary(plan, generator, state.synthetic, _rng(plan, t, "vary"))  # V(t)
             else:
-                proposal = _as_it_is(state.synthetic)
-            yield replace(state, proposal=proposal)  # kept before votes are paid for: no others could use them
+                proposal = _unvaried(state.synthetic)
+            yield replace(state, proposal=proposal)  # saved before votes are paid for, which fit no other candidates
         candidates = proposal.samples
         points = embedder.embed(candidates)
         known_as = samples_digest(candidates)
@@ -58,27 +58,29 @@ def evolve(
 
 
 def _vary(plan: Plan, generator: Generator, samples: Samples, rng: np.random.Generator) -> Proposal:
-    """Write VariationAPI(S): for each scale its copies, after the samples themselves if they are kept."""
+    """Return the candidates VariationAPI(S): `copies` variations at each scale, after the samples if they are kept."""
     parents = np.arange(len(samples))
-    parts, copied = ([samples], [0.0]) if plan.keep else ([], [])
-    varied = np.repeat(plan.scales, plan.copies)
-    asked = samples[np.tile(parents, len(varied))]
-    variations = generator.vary(asked, np.repeat(varied, len(samples)), rng)
-    if len(variations) != len(asked):
+    scales = np.repeat(plan.scales, plan.copies)
+    varied = samples[np.tile(parents, len(scales))]
+    candidates = generator.vary(varied, np.repeat(scales, len(samples)), rng)
+    if len(candidates) != len(varied):
         raise InputError(
-            f"the generator returned {len(variations)} variations of {len(asked)} samples; return one each"
+            f"the generator returned {len(candidates)} variations of {len(varied)} samples; return one for each"
         )
+    if plan.keep:
+        candidates, scales = np.concatenate([samples, candidates]), np.concatenate([[0.0], scales])
     return Proposal(
-        samples=np.concatenate([*parts, variations]),
-        parents=np.tile(parents, len(copied) + len(varied)),
-        scales=np.repeat([*copied, *varied], len(samples)),
+        samples=candidates,
+        parents=np.tile(parents, len(scales)),
+        scales=np.repeat(scales, len(samples)),
     )
 
 
-def _as_it_is(samples: Samples) -> Proposal:
+def _unvaried(samples: Samples) -> Proposal:
+    """Return the samples themselves as candidates."""
     return Proposal(samples, parents=np.arange(len(samples)), scales=np.zeros(len(samples)))
 
 
 def _rng(plan: Plan, turn: int, step: str) -> np.random.Generator:
-    """A generator that depends on the seed, the round and the step alone, so that a resumed run repeats it."""
+    """Return a generator that depends only on the seed, the round and the step, so that a resumed run repeats it."""
     return np.random.default_rng([plan.seed, turn, *step.encode()])

@@ -1,6 +1,6 @@
-"""The last pass: before texts are released, those that still repeat another are rewritten.
+"""The last pass: rewrites texts that are still near copies of others, before the texts are published.
 
-It reads texts that the run has selected and may publish, never a private record, so it costs no privacy.
+It reads only texts that the run has selected and may publish, never a private record, so it costs no privacy.
 """
 
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from gape.core.copies import Distinct
 from gape.core.protocols import Embedder, Generator
 from gape.core.types import Indices, Samples, texts_of
 
-DRAWS = 8  # variations of a text in each try
+DRAWS = 8  # variations of a text per try
 TRIES = 3
-WITHIN = 0.9  # between embeddings of length 1, where two texts of one domain are about 1.25 apart
+WITHIN = 0.9  # distance between unit embeddings, where two texts of one domain are about 1.25 apart
 
 
 @dataclass(frozen=True)
 class LastPass:
-    """Replaces near copies by variations of them that are none, each within a distance of the text it replaces.
+    """Replaces near copies by variations that are not near copies and are close to the text they replace.
 
-    Of near copies the first one stays. The others get `DRAWS` variations each at `scale`, `TRIES` times over; of those
-    that are near copies of no text in the set, the nearest takes the place of its text, unless even that lies farther
-    away than `within`. A text without such a variation stays as it is.
+    Of several near copies the first one stays. For each of the others `DRAWS` variations are drawn at `scale`, up to
+    `TRIES` times. The text is replaced by its nearest variation that is not a near copy of any text in the set and not
+    farther away than `within`. A text without such a variation stays unchanged.
     """
 
     generator: Generator
@@ -34,7 +34,7 @@ class LastPass:
         """Return the samples, (m,), with near copies rewritten."""
         seen, kept = Distinct(), samples.copy()
         copies = np.array(
-            [place for place, text in enumerate(texts_of(samples)) if not seen.take(text)], dtype=np.int64
+            [index for index, text in enumerate(texts_of(samples)) if not seen.take(text)], dtype=np.int64
         )
         for _ in range(TRIES):
             if not len(copies):
@@ -45,18 +45,18 @@ class LastPass:
     def _rewrite(
         self, samples: Samples, kept: Samples, copies: Indices, seen: Distinct, rng: np.random.Generator
     ) -> Indices:
-        """Rewrite the samples at `copies` in `kept`, and return where that failed."""
+        """Rewrite the samples at the indices `copies` in `kept`, and return the indices where that failed."""
         asked = np.repeat(copies, DRAWS)
         drawn = self.generator.vary(samples[asked], np.full(len(asked), self.scale), rng)
         apart = np.linalg.norm(self.embedder.embed(drawn) - self.embedder.embed(samples[asked]), axis=1)
         texts, failed = texts_of(drawn), []
-        for number, place in enumerate(copies):
+        for number, index in enumerate(copies):
             own = slice(number * DRAWS, (number + 1) * DRAWS)
             nearest_first = number * DRAWS + np.argsort(apart[own], kind="stable")
             within = (choice for choice in nearest_first if apart[choice] <= self.within)
             choice = next((choice for choice in within if seen.take(texts[choice])), None)
             if choice is None:
-                failed.append(place)
+                failed.append(index)
             else:
-                kept[place] = drawn[choice]
+                kept[index] = drawn[choice]
         return np.array(failed, dtype=np.int64)

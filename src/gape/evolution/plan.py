@@ -12,13 +12,13 @@ from gape.privacy.ledger import MOST_RELEASES
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do: all of it public, and all that its privacy depends on.
+    """The parameters of a run: all public, and everything that its privacy depends on.
 
-    `sigma` is derived from epsilon, delta, rounds, neighbours and votes_per_unit unless it is given. In every
-    round each of the `samples` gets `copies` variations at each of the `scales` (the paper's s^2), and with
-    `keep` it stays a candidate itself. A record votes for its `votes_per_record` nearest candidates, and a privacy unit
-    casts at most `votes_per_unit` votes in all. Without `vary_start` the candidates of the first round are the start
-    itself, which is then as large as a round has candidates.
+    `sigma` is derived from epsilon, delta, rounds, neighbours and votes_per_unit unless it is given. In each round
+    every one of the `samples` gets `copies` variations at each of the `scales` (the paper's s^2), and with `keep` it
+    stays a candidate itself. A record votes for its `votes_per_record` nearest candidates, and a privacy unit casts at
+    most `votes_per_unit` votes in total. Without `vary_start` the initial samples themselves are the candidates of the
+    first round, so `initial` should then be as large as the number of candidates of a round.
     """
 
     epsilon: float
@@ -28,30 +28,30 @@ class Plan:
     scales: tuple[float, ...] = (1.0,)
     copies: int = 1
     keep: bool = True
-    initial: int = 0  # size of S(0); 0 stands for `samples`
-    vary_start: bool = True  # without, the first round votes on S(0) as it is
+    initial: int = 0  # size of S(0); 0 means `samples`
+    vary_start: bool = True  # if False, the first round votes on S(0) itself
     neighbours: Neighbours = "replace"
     votes_per_unit: int = 1
     votes_per_record: int = 1
     seed: int = 0
-    sigma: float = -1.0  # -1 stands for the least that keeps the guarantee
+    sigma: float = -1.0  # -1 means the value that `noise_scale` returns
 
     def __post_init__(self) -> None:
         if self.rounds > MOST_RELEASES:
-            raise InputError(f"rounds must be at most {MOST_RELEASES:,}, got {self.rounds}")
+            raise InputError(f"rounds must be at most {MOST_RELEASES:,}, got {self.rounds}; use fewer rounds")
         for name in ("rounds", "samples", "copies", "votes_per_unit", "votes_per_record"):
             value = getattr(self, name)
             if value != int(value) or value < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, got {value}")
+                raise InputError(f"{name} must be a whole number of at least 1, got {value}; use 1 or more")
         if self.votes_per_unit % self.votes_per_record:
             raise InputError(
-                f"votes_per_unit must be a whole multiple of votes_per_record, {self.votes_per_record}, got "
-                f"{self.votes_per_unit}"
+                f"votes_per_unit must be a multiple of votes_per_record, {self.votes_per_record}, got "
+                f"{self.votes_per_unit}; use {self.votes_per_record} times the records per unit that may vote"
             )
         if not self.scales or not all(scale > 0 and math.isfinite(scale) for scale in self.scales):
-            raise InputError(f"scales must be positive numbers, at least one, got {self.scales}")
+            raise InputError(f"scales must be one or more positive numbers, got {self.scales}; the default is (1.0,)")
         if self.initial < 0 or self.seed < 0:
-            raise InputError(f"initial and seed must not be negative, got {self.initial} and {self.seed}")
+            raise InputError(f"initial and seed must be at least 0, got {self.initial} and {self.seed}; use 0 or more")
         for name in ("epsilon", "delta", "sigma"):
             object.__setattr__(self, name, float(getattr(self, name)))  # numpy's scalars do not write as JSON
         object.__setattr__(self, "scales", tuple(float(scale) for scale in self.scales))
@@ -68,7 +68,7 @@ class Plan:
 
     @property
     def release(self) -> Release:
-        """The release made in every round."""
+        """The release of one round."""
         return Release(self.sigma, self.neighbours, self.votes_per_unit)
 
     @property
@@ -78,18 +78,18 @@ class Plan:
 
     @property
     def candidates(self) -> int:
-        """Bound on the candidates of a round (the paper's m_V)."""
+        """Upper bound on the candidates of a round (the paper's m_V)."""
         per_sample = int(self.keep) + len(self.scales) * self.copies
         return max(self.samples * per_sample, self.initial * (per_sample if self.vary_start else 1))
 
     def casting(self, votes_per_record: int) -> Plan:
-        """Return this plan with so many votes of each record that votes, and the noise that they need."""
-        speaking = self.votes_per_unit // self.votes_per_record
-        votes = speaking * votes_per_record
+        """Return this plan with another number of votes per record, and the noise that it requires."""
+        records_per_unit = self.votes_per_unit // self.votes_per_record
+        votes = records_per_unit * votes_per_record
         return replace(self, votes_per_record=votes_per_record, votes_per_unit=votes, sigma=-1.0)
 
     def extended(self, rounds: int) -> Plan:
-        """Return this plan with more rounds at the same noise; its epsilon is what all of them cost."""
+        """Return this plan with more rounds at the same noise. Its epsilon is the cost of all rounds."""
         if rounds < self.rounds:
-            raise InputError(f"a plan of {self.rounds} rounds cannot be extended to {rounds}; ask for more rounds")
+            raise InputError(f"a plan of {self.rounds} rounds cannot be extended to {rounds}; give a larger number")
         return replace(self, rounds=rounds, epsilon=spent((self.release,) * rounds, self.delta))

@@ -1,7 +1,7 @@
 """Algorithms 3 and 4 with the paper's parameters, ready for `evolve` or `run`.
 
-What follows from the constants of the theorems, and what these promise, `theory` says: a preset is one of its
-plans made ready. Nothing here looks at data.
+`theory` computes the parameters and guarantees from the constants of the theorems. A preset turns one of its plans
+into a `Plan` and a selector. Nothing here looks at data.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from gape.selection.local_search import Gape
 
 @dataclass(frozen=True)
 class Preset:
-    """What `evolve` and `run` need to be one of the paper's algorithms."""
+    """The plan and the selector with which `evolve` and `run` are one of the paper's algorithms."""
 
     plan: Plan
     selector: Selector
@@ -26,9 +26,9 @@ def beyond_worst_case(theory: WorstCasePlan, *, without_guarantee: bool = False,
     """Beyond Worst-Case Private Evolution (Algorithm 3), as `plan_worst_case` sets it.
 
     One variation at each scale beside the sample itself (l. 4-5), and m draws from the bounded-Lipschitz projection of
-    the noisy votes. A setting that the theorem does not cover is refused, unless it is to go on `without_guarantee`.
+    the noisy votes. A setting that the theorem does not cover is refused, unless `without_guarantee` is set.
     """
-    _refuse(theory.violations, go_on=without_guarantee)
+    _refuse(theory.violations, without_guarantee=without_guarantee)
     plan = Plan(
         epsilon=theory.epsilon,
         delta=theory.delta,
@@ -44,10 +44,10 @@ def beyond_worst_case(theory: WorstCasePlan, *, without_guarantee: bool = False,
 def gape_with_guarantee(theory: GapePlan, *, without_guarantee: bool = False, seed: int = 0) -> Preset:
     """GAPE (Algorithm 4), as `plan_gape` sets it.
 
-    Each sample is kept and has its variations at each scale (l. 3-4), and what has more than tau noisy votes can be
-    selected (l. 6). A setting that the theorem does not cover is refused, unless it is to go on `without_guarantee`.
+    Each sample is kept and has variations at each scale (l. 3-4), and only candidates with more than tau noisy votes
+    can be selected (l. 6). A setting that the theorem does not cover is refused, unless `without_guarantee` is set.
     """
-    _refuse(theory.violations, go_on=without_guarantee)
+    _refuse(theory.violations, without_guarantee=without_guarantee)
     plan = Plan(
         epsilon=theory.epsilon,
         delta=theory.delta,
@@ -61,9 +61,9 @@ def gape_with_guarantee(theory: GapePlan, *, without_guarantee: bool = False, se
     return Preset(plan, Gape.paper(theory.separation, theory.threshold))
 
 
-def _refuse(violations: tuple[str, ...], *, go_on: bool) -> None:
-    if violations and not go_on:
+def _refuse(violations: tuple[str, ...], *, without_guarantee: bool) -> None:
+    if violations and not without_guarantee:
         raise InputError(
             f"the theorem does not cover this setting: {'; '.join(violations)}; change it, or pass "
-            "without_guarantee=True to go on without the theorem"
+            "without_guarantee=True to run without the theorem's guarantee"
         )

@@ -1,4 +1,4 @@
-"""What there is after a step of a run. All of it is public."""
+"""The state of a run after a step. All of it is public."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from gape.core.types import Floats, Indices, NoisyVotes, Samples
 
 @dataclass(frozen=True)
 class Proposal:
-    """The candidates V(t) of a round, with where each comes from."""
+    """The candidates V(t) of a round, and the sample that each one varies."""
 
     samples: Samples  # (v, ...)
     parents: Indices  # (v,): the member of S(t-1) that it varies
@@ -22,5 +22,5 @@ class State:
     round: int
     synthetic: Samples  # S(t)
     proposal: Proposal | None = None  # V(t+1)
-    votes: NoisyVotes | None = None  # of round t; none before the first
+    votes: NoisyVotes | None = None  # of round t; None before the first round
     selection: Selection | None = None  # of round t, into V(t)

@@ -1,12 +1,12 @@
-"""What the paper's theorems say of a setting, before anything is run.
+"""The parameters and guarantees of the paper's theorems, computed before anything is run.
 
-Two planners, one for each theorem, return every quantity that follows from the constants of the theorem, with its
-formula, the guarantee in words, and which of the theorem's conditions the setting violates. Nothing here looks at data.
+There is one planner per theorem. It returns all quantities that follow from the constants of the theorem with their
+formulas, the guarantee as a sentence, and the conditions of the theorem that the setting violates. Nothing here looks
+at data.
 
-One thing differs from the paper: its sigma = 2 sqrt(T log(1.25/delta)) / epsilon, which holds for epsilon below 1 and
-is larger than need be, is replaced by `noise_scale`, certified for every epsilon and for the discrete noise that is
-added.
-All else follows from sigma as printed.
+One thing differs from the paper. Its sigma = 2 sqrt(T log(1.25/delta)) / epsilon holds only for epsilon below 1 and is
+larger than necessary. It is replaced by `noise_scale`, which is certified for every epsilon and for the discrete noise
+that is added. Everything else follows from sigma as in the paper.
 """
 
 import math
@@ -18,7 +18,7 @@ from gape.privacy.accounting import noise_scale
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number of a plan: what it is, how the paper writes it, and what it comes from."""
+    """One number of a plan: its name, its symbol in the paper, its formula and its value."""
 
     name: str
     symbol: str
@@ -46,22 +46,22 @@ class WorstCasePlan:
 
     @property
     def scales(self) -> tuple[float, ...]:
-        """The scales s^2 of the variations, the coarsest first."""
+        """The scales s^2 of the variations, coarsest first."""
         return _scales(0, self.finest)
 
     @property
     def candidates(self) -> int:
-        """Candidates of a round, m_V: a sample and its variations."""
+        """Number of candidates per round, m_V: the samples and their variations."""
         return self.samples * (1 + len(self.scales))
 
     @property
     def error(self) -> float:
-        """The leading term of the bound on the expected W1 distance, without its constants and logarithms."""
+        """Leading term of the bound on the expected W1 distance, without constants and logarithms."""
         return self.effective_rank * math.pow(self.sigma, 1 / self.doubling_dimension)
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
-        """All that follows from the constants."""
+        """All quantities that follow from the constants."""
         return (
             Quantity("rounds", "T", "ceil(200 lambda / c * log(2 + n epsilon))", self.rounds),
             Quantity("noise on a share", "sigma", "noise on a count / n", self.sigma),
@@ -76,12 +76,12 @@ class WorstCasePlan:
 
     @property
     def guarantee(self) -> str:
-        """What the theorem promises, in words."""
+        """The guarantee of the theorem, as a sentence."""
         return (
             f"If the domain has diameter 1 and doubling dimension {self.doubling_dimension:g}, and every record is "
             f"reachable with effective rank {self.effective_rank:g} and anticoncentration {self.anticoncentration:g}, "
             f"then after {self.rounds} rounds the expected W1 distance of the {self.samples} samples to the "
-            f"{self.records} records is of the order of {self.error:.3g}, up to constants and logarithms, whatever the "
+            f"{self.records} records is of the order of {self.error:.3g}, up to constants and logarithms, for any "
             "dimension of the embedding."
         )
 
@@ -96,7 +96,7 @@ def plan_worst_case(
     anticoncentration: float,
     rounds: int | None = None,
 ) -> WorstCasePlan:
-    """Return what Theorem "private-evolution-worst-case" sets: T, sigma, m, alpha, the scales, m_V and the error.
+    """Return the parameters of Theorem "private-evolution-worst-case": T, sigma, m, alpha, the scales, m_V, the error.
 
     On a domain of diameter 1 (scale embeddings to it) and doubling dimension k, with the data reachable at effective
     rank lambda and anticoncentration c, the expected W1 error is O~(lambda sigma^(1/k)). `rounds` is the theorem's T
@@ -105,7 +105,7 @@ def plan_worst_case(
     _check(records, epsilon, effective_rank, anticoncentration)
     if not 2 <= doubling_dimension < math.inf:
         raise InputError(
-            f"doubling_dimension must be at least 2 and finite, got {doubling_dimension}; use 2 for anything lower"
+            f"doubling_dimension must be at least 2 and finite, got {doubling_dimension}; use 2 for lower values"
         )
     contraction = anticoncentration / (200 * effective_rank)  # gamma = c / (200 lambda)
     T = math.ceil(math.log(2 + records * epsilon) / contraction) if rounds is None else rounds
@@ -157,32 +157,32 @@ class GapePlan:
 
     @property
     def scales(self) -> tuple[float, ...]:
-        """The scales s^2 of the variations, the coarsest first."""
+        """The scales s^2 of the variations, coarsest first."""
         return _scales(self.coarsest, self.finest)
 
     @property
     def candidates(self) -> int:
-        """Candidates of a round, m_V: a sample and its variations."""
+        """Number of candidates per round, m_V: the samples and their variations."""
         return self.samples * (1 + len(self.scales) * self.copies)
 
     @property
     def threshold(self) -> float:
-        """The noisy votes above which a candidate can be selected, tau."""
+        """Number of noisy votes tau above which a candidate can be selected."""
         return self.sigma * math.sqrt(2 * math.log(6 * self.rounds * self.candidates / self.failure_probability))
 
     @property
     def least_cluster(self) -> float:
-        """The theorem speaks of clusters with more records than this."""
+        """Size above which the theorem covers a cluster, in records."""
         return 8 * self.records / self.samples + 3 * self.candidates * self.threshold
 
     @property
     def coverage(self) -> float:
-        """How far a record can then be from the nearest sample."""
+        """Maximum distance from a record to the nearest sample under the guarantee."""
         return 100 * self.diameter * self.effective_rank / self.anticoncentration
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
-        """All that follows from the constants."""
+        """All quantities that follow from the constants."""
         return (
             Quantity("rounds", "T", "ceil(50 lambda / c * log(R / r))", self.rounds),
             Quantity("noise on a count", "sigma", "least for (epsilon, delta) over T rounds", self.sigma),
@@ -197,7 +197,7 @@ class GapePlan:
 
     @property
     def guarantee(self) -> str:
-        """What the theorem promises, in words."""
+        """The guarantee of the theorem, as a sentence."""
         return (
             f"If the data lies in clusters of diameter {self.diameter:g} that are {self.separation:g} or more apart, "
             f"each with more than {self.least_cluster:,.0f} of the {self.records:,} records and a first sample within "
@@ -221,17 +221,17 @@ def plan_gape(
     rounds: int | None = None,
     smallest_cluster: int | None = None,
 ) -> GapePlan:
-    """Return what Theorem "Cluster Discovery" sets: T, sigma, the scales and copies, m_V, tau, and what it promises.
+    """Return the parameters and the guarantee of Theorem "Cluster Discovery": T, sigma, scales, copies, m_V and tau.
 
     For clusters of diameter r at least R apart with R >= 400 lambda r / c, each with more than 8 n / m + 3 m_V tau
     records and a first sample within R/8, every record has a sample within 100 lambda r / c with probability 1 - beta.
-    `rounds` is the theorem's T unless given; `smallest_cluster`, if it is known, is held against the least.
+    `rounds` is the theorem's T unless given. If `smallest_cluster` is given, it is compared with that minimum size.
     """
     _check(records, epsilon, effective_rank, anticoncentration)
     if samples < 1:
-        raise InputError(f"samples must be at least 1, got {samples}")
+        raise InputError(f"samples must be at least 1, got {samples}; use 1 or more")
     if not 0 < failure_probability < 1:
-        raise InputError(f"failure_probability must lie between 0 and 1, got {failure_probability}; use 0.05, say")
+        raise InputError(f"failure_probability must be between 0 and 1, got {failure_probability}; 0.05 is usual")
     if not (diameter > 0 and 0 < separation < math.inf):
         raise InputError(
             f"separation and diameter must be positive and finite, got {separation} and {diameter}; "
@@ -272,7 +272,7 @@ def plan_gape(
 
 
 def _scales(first: int, last: int) -> tuple[float, ...]:
-    """The scales s^2 = 2^-l for l from `first` to `last`."""
+    """Return the scales s^2 = 2^-l for l from `first` to `last`."""
     return tuple(2.0**-level for level in range(first, last + 1))
 
 
@@ -292,6 +292,5 @@ def _check(records: int, epsilon: float, effective_rank: float, anticoncentratio
         )
     if not 0 < anticoncentration <= 2:
         raise InputError(
-            f"anticoncentration must lie above 0 and be at most 2, got {anticoncentration}; a Gaussian generator "
-            "allows 0.18"
+            f"anticoncentration must be above 0 and at most 2, got {anticoncentration}; Gaussian generators allow 0.18"
         )

@@ -1,4 +1,4 @@
-"""Accounting, noise, releases, the ledger: everything the guarantee rests on."""
+"""Accounting, noise, releases and the ledger: everything that the guarantee rests on."""
 
 from gape.privacy.accounting import Release, delta_spent, noise_scale, paper_noise_scale, spent
 

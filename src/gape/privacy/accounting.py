@@ -1,8 +1,8 @@
-"""What releases of noisy votes cost: from noise scales to (epsilon, delta), and back.
+"""The privacy cost of releases of noisy votes: from noise scales to (epsilon, delta), and back.
 
-A release is a histogram of integer votes with independent discrete Gaussian noise on every bin. What happened
-is data (`Release`); what it costs is computed from it. Releases may be adaptive: each may depend on the noisy
-votes before it.
+A release is a histogram of integer votes with independent discrete Gaussian noise on every bin. Releases are
+recorded as data (`Release`), and their cost is computed from it. Releases may be adaptive: each may depend on the
+noisy votes before it.
 """
 
 import math
@@ -17,8 +17,8 @@ from gape.privacy.discrete import Groups, certified_delta, gaussian_delta, rho
 
 Neighbours: TypeAlias = Literal["replace", "add_remove"]
 
-_LEAST_DELTA = 1e-250  # far above what doubles can tell from 0
-_LEAST_SIGMA, _LARGEST_SIGMA = 1e-9, 1e15  # far outside of what votes need
+_LEAST_DELTA = 1e-250  # far above the smallest positive double
+_LEAST_SIGMA, _LARGEST_SIGMA = 1e-9, 1e15  # far outside the range that votes need
 _DIGITS = 6  # significant digits of a noise scale
 _LARGEST_EXCESS = 0.2  # relative to the noise scale for continuous noise
 _EPSILON_TOLERANCE = 1e-8  # relative
@@ -29,7 +29,7 @@ class Release:
     """One release of a histogram of votes, with discrete Gaussian noise N_Z(0, sigma^2) on every bin.
 
     A privacy unit casts at most `votes_per_unit` votes, each for a different bin. Replacing it moves them;
-    adding or removing it makes them appear or vanish. Sigma 0 stands for no noise and no privacy.
+    adding or removing it makes them appear or vanish. Sigma 0 means no noise and no privacy.
     """
 
     sigma: float
@@ -46,7 +46,7 @@ class Release:
 
     @property
     def unit_shifts(self) -> int:
-        """How many bins may differ by one between neighbouring datasets."""
+        """Number of bins that may differ by one between neighbouring datasets."""
         return _unit_shifts(self.neighbours, self.votes_per_unit)
 
     @property
@@ -56,7 +56,7 @@ class Release:
 
 
 def stated(value: float, digits: int = 4) -> str:
-    """An epsilon or a delta as it is told, in so many digits: rounded up, for no more may be promised than holds."""
+    """Format an epsilon or a delta to `digits` significant digits, rounded up so as never to promise too much."""
     shortened = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(value))
     return f"{float(shortened):.{digits}g}"
 
@@ -82,7 +82,7 @@ def noise_scale(
     if math.isinf(epsilon):
         return 0.0
     least = math.sqrt(shifts) / _gaussian_mu(epsilon, delta)
-    # At small sigma the discrete delta is not monotone in sigma, so that a bisection would prove nothing.
+    # At small sigma the discrete delta is not monotone in sigma, so a bisection would prove nothing.
     excess, step = 0.0, 1e-5
     while excess <= _LARGEST_EXCESS:
         sigma = _rounded_up(least * (1 + excess))
@@ -98,8 +98,8 @@ def noise_scale(
 def spent(releases: Sequence[Release], delta: float) -> float:
     """Return the least epsilon, rounded up, for which the releases together are (epsilon, delta)-DP.
 
-    `delta_spent(releases, epsilon) <= delta` holds for the result. Any release without noise makes it inf; no
-    release at all makes it 0.0.
+    `delta_spent(releases, epsilon) <= delta` holds for the result. It is inf if any release has no noise, and 0.0 if
+    there are no releases.
     """
     _check_delta(delta)
     groups = _groups(releases)
@@ -134,13 +134,13 @@ def delta_spent(releases: Sequence[Release], epsilon: float) -> float:
 def paper_noise_scale(epsilon: float, delta: float, rounds: int) -> float:
     """Return 2 sqrt(T log(1.25 / delta)) / epsilon: (epsilon, delta)-DP under replacement, if epsilon < 1.
 
-    Algorithm 1, line 2, as printed, for one vote per unit. Kept to compare with: `noise_scale` is smaller.
+    Algorithm 1, line 2, as printed, for one vote per unit. For comparison only: `noise_scale` is smaller.
     """
     _check_epsilon(epsilon)
     _check_rounds(rounds)
     if not (epsilon < 1 and 0 < delta < 1):
         raise PrivacyError(
-            f"the closed form is proved for epsilon < 1 and 0 < delta < 1 only, got epsilon {epsilon:g} and "
+            f"the closed form is proved only for epsilon < 1 and 0 < delta < 1, got epsilon {epsilon:g} and "
             f"delta {delta:g} (at epsilon 100 it gives a delta of about 1); use noise_scale"
         )
     return 2 * math.sqrt(rounds * math.log(1.25 / delta)) / epsilon
@@ -168,14 +168,16 @@ def _unit_shifts(neighbours: Neighbours, votes_per_unit: int) -> int:
     if neighbours not in get_args(Neighbours):
         raise InputError(f"neighbours must be 'replace' or 'add_remove', got {neighbours!r}; use 'replace'")
     if not (votes_per_unit >= 1 and votes_per_unit % 1 == 0):
-        raise InputError(f"votes_per_unit must be a positive integer, got {votes_per_unit}; use 1 by default")
+        raise InputError(f"votes_per_unit must be a positive integer, got {votes_per_unit}; the default is 1")
     return int(votes_per_unit) * (2 if neighbours == "replace" else 1)
 
 
 def _groups(releases: Sequence[Release]) -> Groups:
-    """By increasing sigma."""
+    """Sum the unit shifts of the releases at each sigma, by increasing sigma."""
     if len({release.neighbours for release in releases}) > 1:
-        raise PrivacyError("releases for 'replace' and for 'add_remove' cannot be composed; use one of these")
+        raise PrivacyError(
+            "releases for 'replace' and for 'add_remove' cannot be composed; use the same neighbouring relation for all"
+        )
     shifts: Counter[float] = Counter()
     for release in releases:
         shifts[release.sigma] += release.unit_shifts
@@ -183,7 +185,7 @@ def _groups(releases: Sequence[Release]) -> Groups:
 
 
 def _gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest mu, rounded down, with `gaussian_delta(mu, epsilon) <= delta`."""
+    """Return the largest mu, rounded down, with `gaussian_delta(mu, epsilon) <= delta`."""
     low, high = 1.0, 2.0
     while gaussian_delta(low, epsilon) > delta:
         low, high = low / 2, low

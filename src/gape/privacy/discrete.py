@@ -7,8 +7,8 @@ product is (N + 2W) / (2 sigma^2), where W is a sum of N independent discrete Ga
 
     delta(epsilon) = sum_w P[W = w] (1 - exp(epsilon - (N + 2w) / (2 sigma^2)))_+ ,
 
-in either direction by symmetry. What is returned here is never below that sum, rounding included: losses meet
-an epsilon lowered by `_LOSS_ROUNDING`, results are raised by `_ROUNDING`, and `_UNDERFLOW` is added.
+in either direction by symmetry. Results are never below that sum, rounding included: losses are compared with an
+epsilon lowered by `_LOSS_ROUNDING`, results are raised by `_ROUNDING`, and `_UNDERFLOW` is added.
 """
 
 import math
@@ -24,10 +24,10 @@ Groups: TypeAlias = tuple[tuple[float, int], ...]  # (sigma, unit shifts over al
 
 _LOSS_ROUNDING = 1e-14  # relative; a loss is a few roundings away from its exact value
 _ROUNDING = 1e-9  # relative; twenty convolutions of 10^4 positive terms lose less than 1e-10
-_UNDERFLOW = 1e-300  # absolute; more than P[|W| > 38 sd] <= 2 exp(-38^2 / 2) and whatever underflows
+_UNDERFLOW = 1e-300  # absolute; more than P[|W| > 38 sd] <= 2 exp(-38^2 / 2) plus any underflow
 _REACH = 38  # standard deviations of W
 _FLAT = 1e-6  # eta (see `_unevenness`) up to which the law of W is bounded by a Gaussian
-_WIDEST_LATTICE = 5_000  # standard deviation of W above which lattice points are not taken one by one
+_WIDEST_LATTICE = 5_000  # standard deviation of W above which lattice points are not summed individually
 _LONGEST_CONVOLUTION = 10_000  # unit shifts; more of them at small sigma would take seconds
 _LARGEST_MIXTURE = 50  # distinct sigmas; more of them would take seconds
 _GRID = 200  # mixtures: points per standard deviation of the loss
@@ -37,7 +37,7 @@ _NEGLIGIBLE = 1e-100  # mixtures: a point of less mass is taken for an infinite 
 def certified_delta(groups: Groups, epsilon: float) -> float:
     """Upper bound on the delta at `epsilon` of all groups together; every sigma is positive.
 
-    One group: exact up to a relative 1e-5, or about 1e-3 where sd(W) = sigma sqrt(N) exceeds 5,000. Up to 50
+    One group: exact up to a relative 1e-5, or about 1e-3 if sd(W) = sigma sqrt(N) exceeds 5,000. Up to 50
     groups: composed on a grid, which costs about 0.1% of epsilon or less. More groups, or over 10,000 unit
     shifts at a sigma below about 2: composed as zCDP, which costs up to about 7% of epsilon.
     """
@@ -106,7 +106,7 @@ def _mills(x: float) -> float:
 
 
 def _largest_term(mu: float, shifts: int, epsilon: float) -> float:
-    """Bound on the terms of the sum, P[W = w] being a Gaussian density: 1 - exp(-x) <= min(x, 1)."""
+    """Bound the terms of the sum, with a Gaussian density for P[W = w], by 1 - exp(-x) <= min(x, 1)."""
     low = epsilon / mu - mu / 2  # the least w with a positive term, in standard deviations of W
     root = math.sqrt(low * low + 4)
     step = 2 / (low + root) if low > 0 else (root - low) / 2  # from there to the largest term
@@ -129,7 +129,7 @@ def _unevenness(sigma: float, shifts: int) -> float:
     """
     exponent = (math.pi * sigma) ** 2
     theta_bound = -2 * math.exp(-exponent) / math.expm1(-exponent)  # 2q / (1 - q) >= theta - 1
-    return math.expm1(min(shifts * math.log1p(theta_bound), 1.0))  # beyond 1 it serves no purpose
+    return math.expm1(min(shifts * math.log1p(theta_bound), 1.0))  # values beyond 1 are of no use
 
 
 @lru_cache(maxsize=4)

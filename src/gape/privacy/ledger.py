@@ -1,13 +1,13 @@
-"""The ledger of a private dataset: what may be spent, what was released, and the noisy votes themselves.
+"""The ledger of a private dataset: its budget, its releases, and their noisy votes.
 
 One SQLite file per private dataset, mode 0600. A release is charged and stored in one transaction before
-anybody can see it, so whatever happens to the process
+anybody can see it. So even if the process is killed at any point,
 
 - votes that anyone has seen are charged, exactly once;
-- a resumed run finds the votes it has paid for, and never draws a second time;
-- processes that race for the last of the budget get it once.
+- a resumed run finds the votes it has paid for, and never draws noise for them again;
+- if several processes compete for the last of the budget, it is spent once.
 
-The file holds a salted fingerprint of the dataset, never its content, and noisy votes, never exact ones.
+The file contains a salted fingerprint of the dataset, never its content, and noisy votes, never exact ones.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from gape.privacy.accounting import Neighbours, Release, delta_spent, spent, sta
 
 _FORMAT = "1"
 _WAIT_SECONDS = 60.0
-MOST_RELEASES = 100_000  # of a run
-_UNDER_WAY = "under way: run "  # before the name of a run: a fact that says what it needs, and how to see that it lives
-# Before the name of a run: a fact of older versions, which says what the run used of the data without any noise.
+MOST_RELEASES = 100_000  # per run
+_UNDER_WAY = "under way: run "  # prefix of a run's name: a fact with the releases it needs, and its lock
+# Prefix of a run's name: a fact of older versions, which says what the run used of the data without any noise.
 UNPAID = "unpaid by run "
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS releases (
 
 @dataclass(frozen=True)
 class Budget:
-    """What all releases about one dataset together may cost. Infinite epsilon: anything, with no privacy."""
+    """The maximum cost of all releases about one dataset together. Infinite epsilon means no limit and no privacy."""
 
     epsilon: float
     delta: float
@@ -63,14 +63,16 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not self.epsilon > 0:
-            raise InputError(f"epsilon must be positive, got {self.epsilon}; use inf for no privacy")
+            raise InputError(f"epsilon must be positive, got {self.epsilon}; use inf for a budget without privacy")
         if not 0 < self.delta < 1:
-            raise InputError(f"delta must lie between 0 and 1, got {self.delta}; 1 / (n log n) is usual")
+            raise InputError(
+                f"delta must be between 0 and 1, got {self.delta}; 1 / (n log n) is a usual choice for n units"
+            )
         if self.neighbours not in get_args(Neighbours):
-            raise InputError(f"neighbours must be 'replace' or 'add_remove', got {self.neighbours!r}")
+            raise InputError(f"neighbours must be 'replace' or 'add_remove', got {self.neighbours!r}; use 'replace'")
 
     def allows(self, releases: Sequence[Release]) -> bool:
-        """Whether all of these releases together are certified to be (epsilon, delta)-DP."""
+        """Whether these releases together are certified to be (epsilon, delta)-DP."""
         return math.isinf(self.epsilon) or delta_spent(releases, self.epsilon) <= self.delta
 
 
@@ -78,22 +80,22 @@ class Ledger:
     """The budget file of one private dataset."""
 
     def __init__(self, path: str | Path, budget: Budget | None = None, *, keep: bool = False) -> None:
-        """Open the ledger at `path`, or make it with `budget`. ":memory:" keeps it for this process only.
+        """Open the ledger at `path`, or create it with `budget`. ":memory:" keeps it for this process only.
 
-        With `keep` a ledger that is there keeps the budget it has, and one that is made has it until somebody sets
-        another or something is released. A file that was left empty, by a process that was stopped while it made it,
-        is none yet.
+        With `keep` an existing ledger keeps its own budget, and the budget of a new one is provisional until it is
+        changed or something is released. An empty file, left by a process that was stopped while creating a ledger,
+        counts as new.
         """
         self.path = str(path)
         if self.path != ":memory:":
             self._open_file(Path(path), create=budget is not None)
         with self._usable():
-            # Transactions are begun and ended by hand, below.
+            # Transactions are begun and ended explicitly, below.
             self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
             self._finalizer = weakref.finalize(self, self._database.close)
             self._database.execute("PRAGMA synchronous = EXTRA")
             self._database.execute("PRAGMA trusted_schema = OFF")
-        if budget is not None:  # else there is one already, or the file is refused as it is
+        if budget is not None:  # otherwise the ledger exists, or the file is refused below
             with self._transaction():
                 for statement in SCHEMA.split(";"):
                     self._database.execute(statement)
@@ -101,10 +103,10 @@ class Ledger:
         facts = self._facts()
         if facts.get("format") != _FORMAT:
             self.close()
-            raise RunError(f"{self.path} is not a ledger of format {_FORMAT}; name another file")
+            raise RunError(f"{self.path} is not a ledger of format {_FORMAT}; use another file")
         if absent := {"id", "salt", "epsilon", "delta", "neighbours"} - set(facts):
             self.close()
-            raise RunError(f"the ledger {self.path} lacks its {min(absent)}; restore it from a copy")
+            raise RunError(f"the ledger {self.path} has no {min(absent)}; restore it from a backup")
         self.id = facts["id"]
         if budget is not None and not keep and self.budget != budget:
             has = self.budget
@@ -116,12 +118,12 @@ class Ledger:
             )
 
     def close(self) -> None:
-        """Close the file; everything in it is already safe."""
-        self._finalizer()  # once: later it would come from whichever thread collects garbage, which SQLite refuses
+        """Close the file. Everything in it is already on disk."""
+        self._finalizer()  # now: later it would run in whichever thread collects garbage, which SQLite refuses
 
     @property
     def mark(self) -> str:
-        """What a statement calls this ledger by: the beginning of its id, or nothing where it ends with the process."""
+        """The name of this ledger in statements: the beginning of its id, or empty if it exists only in memory."""
         return "" if self.path == ":memory:" else self.id[:12]
 
     @property
@@ -132,24 +134,24 @@ class Ledger:
             neighbours = cast(Neighbours, facts["neighbours"])
             return Budget(float(facts["epsilon"]), float(facts["delta"]), neighbours)
         except (LookupError, ValueError):
-            raise RunError(f"the ledger {self.path} holds no sound budget; restore it from a copy") from None
+            raise RunError(f"the ledger {self.path} has no valid budget; restore it from a backup") from None
 
     @property
     def provisional(self) -> bool:
-        """Whether nobody has set the budget, and nothing is released: it is that of a run that came to nothing."""
+        """Whether the budget is only that of a run that failed: nobody has set it, and nothing was released."""
         return bool(self._facts().get("provisional")) and not self.releases()
 
     def change_budget(self, *, epsilon: float, delta: float, provisional: bool = False) -> None:
-        """Set another budget, a decision for whoever answers for the data; never below what is spent."""
+        """Set another budget, never below what is spent. The owner of the data decides this."""
         budget = Budget(epsilon, delta, self.budget.neighbours)
         with self._transaction():
             if not budget.allows(self.releases()):
                 raise BudgetError(
                     f"epsilon {epsilon:g} at delta {delta:g} is less than what is already spent, "
-                    f"{stated(spent(self.releases(), delta))}; what was released cannot be taken back"
+                    f"{stated(spent(self.releases(), delta))}, and releases cannot be taken back; set a larger budget"
                 )
             facts = {"epsilon": repr(float(budget.epsilon)), "delta": repr(float(budget.delta))}
-            self._set_facts(**facts, provisional="yes" * provisional)
+            self._set_facts(**facts, provisional="yes" if provisional else "")
 
     def bind(self, fingerprint: Callable[[bytes], str], unit: str) -> None:
         """Tie the ledger to a dataset at its first use; refuse any other dataset or privacy unit after that.
@@ -159,7 +161,7 @@ class Ledger:
         try:
             salt = bytes.fromhex(self._facts()["salt"])
         except (LookupError, ValueError, TypeError):
-            raise RunError(f"the ledger {self.path} has lost its salt; restore it from a copy") from None
+            raise RunError(f"the ledger {self.path} has no valid salt; restore it from a backup") from None
         computed = fingerprint(salt)
         with self._transaction():
             self._database.execute("INSERT OR IGNORE INTO facts VALUES ('fingerprint', ?)", (computed,))
@@ -167,8 +169,8 @@ class Ledger:
         facts = self._facts()
         if facts.get("fingerprint") != computed:
             raise PrivacyError(
-                f"the ledger {self.path} belongs to another dataset; use the ledger of this one, or a new file "
-                "if it is about others: what two ledgers allow adds up for whoever is in both"
+                f"the ledger {self.path} belongs to another dataset; use the ledger of this dataset, or a new file if "
+                "it is about other people: for anyone in both datasets the two budgets add up"
             )
         if facts.get("unit") != unit:
             kept = " ".join(str(facts.get("unit", "nothing")).split())[:40]
@@ -177,12 +179,12 @@ class Ledger:
             )
 
     def releases(self, run: str | None = None) -> tuple[Release, ...]:
-        """What was released so far, by one run or by all, as events for the accounting."""
+        """Return the releases so far, of one run or of all, for the accounting."""
         where, values = ("", ()) if run is None else ("WHERE run = ?", (run,))
         query = f"SELECT sigma, votes_per_unit FROM releases {where} ORDER BY run, round"  # noqa: S608  (constant)
         neighbours = self.budget.neighbours
         with self._usable(), closing(self._database.execute(query, values)) as rows:
-            # A number that is none, or no noise where there was some, must not pass for something cheap.
+            # Corrupt rows must not look cheap: `Release` refuses impossible numbers.
             return tuple(Release(float(sigma), neighbours, int(votes)) for sigma, votes in rows)
 
     def secure(self, run: str) -> bool:
@@ -193,13 +195,13 @@ class Ledger:
         return (least is None or bool(least)) and not self._facts().get(UNPAID + run)
 
     def total(self, delta: float) -> float:
-        """The epsilon of everything that was ever released; infinite where a release has no guarantee."""
+        """Return the epsilon of all releases ever made; infinite if any of them has no guarantee."""
         with self._usable():
             runs = self._database.execute("SELECT DISTINCT run FROM releases").fetchall()
         return spent(self.releases(), delta) if all(self.secure(run) for (run,) in runs) else math.inf
 
     def require(self, run: str, planned: Sequence[Release], budget: Budget | None = None) -> None:
-        """Refuse a run whose releases, those it has not yet made, would exceed the budget, or another one."""
+        """Refuse a run whose remaining releases would exceed the ledger's budget, or `budget` if given."""
         if self._facts().get(UNPAID + run):
             raise PrivacyError(
                 f"an older version has marked run {run} in the ledger {self.path} as NOT PRIVATE: it used private data "
@@ -209,9 +211,9 @@ class Ledger:
         self._check_budget(run, remaining, budget)
 
     def reserve(self, run: str, planned: Sequence[Release], lock: Path) -> None:
-        """Keep what a run needs from all others for as long as a process holds `lock`, if the budget has it.
+        """Reserve the budget that a run needs for as long as a process holds `lock`, if there is enough.
 
-        Without this, runs that begin together would each spend a part of the budget, and none would come to its end.
+        Without this, runs that start together would each spend part of the budget, and none could finish.
         """
         first = planned[0]
         needs = {"releases": len(planned), "sigma": first.sigma, "votes_per_unit": first.votes_per_unit}
@@ -220,7 +222,7 @@ class Ledger:
             self._set_facts(**{_UNDER_WAY + run: json.dumps({**needs, "lock": str(lock.absolute())})})
 
     def _reserved(self, run: str) -> tuple[Release, ...]:
-        """What runs that are under way, other than this one, have yet to release."""
+        """Return the releases that other runs in progress have not made yet."""
         needed: list[Release] = []
         for name, value in self._facts().items():
             other = name.removeprefix(_UNDER_WAY)
@@ -232,7 +234,7 @@ class Ledger:
                 release = Release(float(needs["sigma"]), self.budget.neighbours, int(needs["votes_per_unit"]))
             except (LookupError, TypeError, ValueError, OverflowError, RecursionError):
                 raise RunError(
-                    f"the ledger {self.path} does not say what a run under way needs; restore it from a copy"
+                    f"the ledger {self.path} has a damaged entry for a run in progress; restore it from a backup"
                 ) from None
             if is_locked(lock):
                 needed += [release] * (count - len(self.releases(other)))
@@ -247,8 +249,8 @@ class Ledger:
             return None
         if row[0] != candidates:
             raise RunError(
-                f"round {turn} of run {run} was released for other candidates than these; "
-                "restore the candidates of that round from the run folder, or start a new run"
+                f"round {turn} of run {run} was released for other candidates; restore the candidates of that round "
+                "in the run folder, or start a new run"
             )
         with self._usable():
             return np.frombuffer(row[1], dtype="<i8").astype(np.int64)
@@ -256,10 +258,10 @@ class Ledger:
     def charge(
         self, run: str, turn: int, candidates: str, release: Release, votes: NoisyVotes, *, secure: bool
     ) -> NoisyVotes:
-        """Charge a release and store its noisy votes in one atomic step; return what is stored.
+        """Charge a release and store its noisy votes in one atomic step; return the stored votes.
 
-        If another process has released this round of this run in the meantime, its votes are returned and
-        `votes`, which nobody has seen, must be dropped.
+        If another process has released this round of this run in the meantime, its votes are returned. `votes`,
+        which nobody has seen, must then be dropped.
         """
         row = (run, turn, release.sigma, release.votes_per_unit, secure, candidates, votes.astype("<i8").tobytes())
         with self._transaction():
@@ -278,11 +280,12 @@ class Ledger:
         budget, made, kept = budget or self.budget, self.releases(), self._reserved(run)
         if any(release.neighbours != budget.neighbours for release in added):
             raise PrivacyError(
-                f"the ledger {self.path} counts neighbours by {budget.neighbours!r}, the run does not; use the same"
+                f"the ledger {self.path} has the neighbouring relation {budget.neighbours!r} and the run another; "
+                "use the same for both"
             )
         if added and not budget.allows((*made, *kept, *added)):
             needed, used = (spent(r, budget.delta) for r in ((*made, *kept, *added), made))
-            others = f", and {len(kept)} of another run are under way" if kept else ""
+            others = f", and {len(kept)} are reserved by another run in progress" if kept else ""
             more = f"{len(added)} more releases" if len(added) > 1 else "one more release"
             raise BudgetError(
                 f"{more} would bring the dataset to epsilon {stated(needed)}, above its budget of "
@@ -293,9 +296,9 @@ class Ledger:
     @staticmethod
     def _open_file(path: Path, *, create: bool) -> None:
         if not create and not path.exists():
-            raise RunError(f"there is no ledger at {path}; give a budget to make one")
+            raise RunError(f"there is no ledger at {path}; give a budget to create one")
         if not path.parent.is_dir():
-            raise RunError(f"the folder {path.parent} of the ledger does not exist; make it first")
+            raise RunError(f"the folder {path.parent} of the ledger does not exist; create it first")
         make_private(path)
         refuse_other_database(path, SCHEMA, "a ledger")  # before SQLite writes to it
         if path.stat().st_mode & 0o077:
@@ -309,7 +312,7 @@ class Ledger:
             "epsilon": repr(float(budget.epsilon)),
             "delta": repr(float(budget.delta)),
             "neighbours": budget.neighbours,
-            "provisional": "yes" * provisional,
+            "provisional": "yes" if provisional else "",
         }
         if not self._facts():
             self._set_facts(**facts)
@@ -324,13 +327,13 @@ class Ledger:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._usable():
-            # IMMEDIATE takes the write lock first, so what is read inside cannot change before it is written.
+            # IMMEDIATE takes the write lock first, so values read inside cannot change before they are written.
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield
                 self._database.execute("COMMIT")
             except BaseException:
-                # SQLite has rolled back by itself where the disk failed; else the next to open the file does.
+                # If the disk failed, SQLite has already rolled back, or does so when the file is next opened.
                 with suppress(sqlite3.Error):
                     self._database.execute("ROLLBACK")
                 raise
@@ -343,14 +346,14 @@ class Ledger:
             if isinstance(error, InputError):
                 raise
             raise RunError(
-                f"{self.path} cannot be used as a ledger ({in_one_line(error)}); make room if the disk is full, "
-                "else restore it from a copy, or name another"
+                f"{self.path} cannot be used as a ledger ({in_one_line(error)}); free some space if the disk is full, "
+                "otherwise restore it from a backup, or use another file"
             ) from error
 
 
 @dataclass(frozen=True)
 class Account:
-    """A ledger as one run sees it."""
+    """The part of a ledger that belongs to one run."""
 
     ledger: Ledger
     run: str
@@ -360,7 +363,7 @@ class Account:
         self.ledger.require(self.run, planned)
 
     def stored(self, turn: int, candidates: str) -> NoisyVotes | None:
-        """Return the noisy votes already paid for in this round."""
+        """Return the noisy votes of this round, if they are already paid for."""
         return self.ledger.stored(self.run, turn, candidates)
 
     def charge(self, turn: int, candidates: str, release: Release, votes: NoisyVotes, *, secure: bool) -> NoisyVotes:

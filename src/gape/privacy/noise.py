@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise: integer votes in, integer votes out, nothing for floating point to give away."""
+"""Discrete Gaussian noise: integer votes in, integer votes out, so that floating point cannot leak anything."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,11 +11,11 @@ from gape.core.types import Counts, NoisyVotes
 
 
 class Noise(Protocol):
-    """Where the noise of a release comes from."""
+    """The source of the noise of a release."""
 
     @property
     def secure(self) -> bool:
-        """Whether nobody can predict or repeat it; a run with any other noise is not private."""
+        """Whether nobody can predict or repeat the noise. Otherwise the run is not private."""
         ...
 
     def add(self, counts: Counts, sigma: float, turn: int) -> NoisyVotes:
@@ -29,7 +29,7 @@ class SecureNoise:
 
     @property
     def secure(self) -> bool:
-        """Always."""
+        """Always True."""
         return True
 
     def add(self, counts: Counts, sigma: float, turn: int) -> NoisyVotes:  # noqa: ARG002  (fresh every time)
@@ -45,11 +45,11 @@ class SeededNoise:
 
     @property
     def secure(self) -> bool:
-        """Never: who knows the seed can subtract the noise."""
+        """Always False: anyone who knows the seed can subtract the noise."""
         return False
 
     def add(self, counts: Counts, sigma: float, turn: int) -> NoisyVotes:
-        """Return the counts with discrete Gaussian noise that depends on the seed and the round alone."""
+        """Return the counts with discrete Gaussian noise that depends only on the seed and the round."""
         reach = int(np.ceil(12 * sigma)) + 1
         if reach > 10_000_000:
             raise InputError(f"seeded noise needs sigma below 800,000, got {sigma:g}; use SecureNoise")
@@ -64,6 +64,6 @@ class SeededNoise:
 def _mechanism(sigma: float) -> Any:  # OpenDP ships no annotations
     import opendp.prelude as dp  # noqa: PLC0415  (it loads a shared library, which a plain import should not)
 
-    dp.enable_features("contrib")  # vector-valued Gaussian measurements are filed there
+    dp.enable_features("contrib")  # where OpenDP keeps vector-valued Gaussian measurements
     votes = dp.vector_domain(dp.atom_domain(T="i64"))
     return dp.m.make_gaussian(votes, dp.l2_distance(T="i64"), scale=sigma)

@@ -24,9 +24,9 @@ def release_votes(
     """Release nearest-candidate votes with discrete Gaussian noise (Algorithm 1, the two lines after VariationAPI).
 
     Replacing one privacy unit moves at most `votes_per_unit` votes: L2 sensitivity sqrt(2 votes_per_unit). The
-    release is charged and on disk before it is returned; a round that was already paid for is returned as it
-    was, to candidates that are `known_as` the same, by default by their points. The exact counts exist inside this
-    function only. `candidates` is (v, d); the result is (v,).
+    release is charged and on disk before it is returned. If this round was already paid for, its stored votes are
+    returned, provided that the candidates have the same digest: `known_as`, or by default that of their points. The
+    exact counts exist inside this function only. `candidates` is (v, d); the result is (v,).
     """
     candidates = check_points(candidates, "candidates")
     if candidates.shape[1] != electorate.dimension:
@@ -47,7 +47,7 @@ def release_votes(
     if isinstance(electorate, NoisyElectorate):
         votes = electorate.noisy_count(candidates, turn, release.sigma)
         if votes.shape != (len(candidates),) or votes.dtype != np.int64:
-            raise PrivacyError("the electorate did not return one noisy int64 count per candidate; mend noisy_count()")
+            raise PrivacyError("the electorate did not return one noisy int64 count per candidate; fix noisy_count()")
         return account.charge(turn, digest, release, votes, secure=electorate.secure)
     noise = noise or SecureNoise()
     votes = _checked(electorate.count(candidates, turn), len(candidates))
@@ -57,7 +57,7 @@ def release_votes(
 
 
 def _checked(counts: Counts, bins: int) -> Counts:
-    """Refuse counts that no honest count can be; the message must not contain them."""
+    """Refuse counts that cannot be votes. The message must not contain them."""
     if counts.shape != (bins,) or counts.dtype != np.int64 or (counts < 0).any():
-        raise PrivacyError("the electorate did not return one non-negative int64 count per candidate; mend its count()")
+        raise PrivacyError("the electorate did not return one non-negative int64 count per candidate; fix count()")
     return counts

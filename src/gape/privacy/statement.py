@@ -1,4 +1,4 @@
-"""What a run may say about its privacy, in data and in words."""
+"""The privacy statement of a run, as data and as text."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _RELATION = {
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """The guarantee that a synthetic dataset carries, computed from the releases that were really made."""
+    """The privacy guarantee of a synthetic dataset, computed from the releases that were actually made."""
 
     private: bool
-    epsilon: float  # of this run; infinite where there was no noise
+    epsilon: float  # of this run; infinite if there was no noise
     delta: float
     neighbours: Neighbours
     unit: str
     sigma: tuple[float, ...]  # of each release, in votes
     votes_per_unit: int
     secure_noise: bool
-    dataset_epsilon: float  # of everything that was ever released about the dataset, by its ledger
-    ledger: str = ""  # the beginning of that ledger's id; empty where none was kept
+    dataset_epsilon: float  # of all releases about the dataset in its ledger
+    ledger: str = ""  # the beginning of that ledger's id; empty if none was kept
 
     @property
     def headline(self) -> str:
-        """Say it in a few words, for a title."""
+        """The guarantee in a few words, for a title."""
         return f"epsilon {stated(self.epsilon, 3)}" if self.private else "NOT PRIVATE"
 
     @property
     def in_total(self) -> str:
-        """What everything that was released about the dataset costs, as far as is known, for a table."""
+        """The known cost of all releases about the dataset, for a table."""
         if not self.ledger:
             return "not known: no ledger was kept"
         if math.isinf(self.dataset_epsilon):
@@ -45,7 +45,7 @@ class PrivacyStatement:
 
     @property
     def _together(self) -> str:
-        """The same in a sentence or two."""
+        """The known cost of all releases about the dataset, in a sentence or two."""
         if not self.ledger:
             return (
                 "No ledger was kept: what other releases about this dataset have cost is not known, and adds to this."
@@ -61,7 +61,7 @@ class PrivacyStatement:
         )
 
     def text(self) -> str:
-        """Say it in a paragraph that a privacy officer can check."""
+        """Return the guarantee as a paragraph that a privacy officer can check."""
         if not self.private:
             reasons = {
                 "its votes were released without noise": math.isinf(self.epsilon),
@@ -74,7 +74,7 @@ class PrivacyStatement:
         sigma = " and ".join(f"{scale:g}" for scale in scales)
         votes = "one vote" if self.votes_per_unit == 1 else f"{self.votes_per_unit} votes"
         epsilon, delta = map(stated, (self.epsilon, self.delta))
-        # Under the other relation the number is what a neighbour differs in.
+        # Under "add_remove" neighbours differ in the number of units, so it is not public.
         counted = f"the number of {self.unit}s, " if self.neighbours == "replace" else ""
         releases = "one release" if len(self.sigma) == 1 else f"{len(self.sigma)} adaptive releases"
         return (

@@ -1,4 +1,4 @@
-"""The selection rules, one file each."""
+"""The selection rules, one module each."""
 
 from gape.selection.bounded_lipschitz import (
     BoundedLipschitz,

@@ -4,14 +4,14 @@ For a signed measure mu on the points,
 
     BL(mu) = max_f  sum_x f(x) mu_x    s.t.  |f| <= 1  and  |f(x) - f(y)| <= rho(x, y),
 
-which is the least cost of bringing mu to zero where moving a unit costs rho and creating or destroying one costs 1.
+which is the least cost of bringing mu to zero if moving a unit costs rho and creating or destroying one costs 1.
 The projection of w is the probability vector p that minimises BL(w - p). Mass of p is best kept where w has it,
-at no cost, or created, so the projection is one transportation problem on the network of `flow`:
+at no cost, or created. So the projection is one transportation problem on the network of `flow`:
 
-    sources    every x with w_x > 0, and the creator, who has more than anybody needs
-    sinks      every y with w_y < 0, and, for the projection, "kept", who wants exactly 1
+    sources    every x with w_x > 0, and the creator, with more supply than all demand
+    sinks      every y with w_y < 0, and, for the projection, "kept", with demand 1
     costs      x to y: min(rho, 2);  x to kept: 0;  creator to anyone: 1;  x to the root (destroyed): 1;
-               creator to the root (not used): 0
+               creator to the root (unused): 0
 
 The network's potentials v of the sinks give the witness f(z) = min(1, v_kept, min_y v_y + rho(z, y)), and
 BL(w - p) >= sum_x f(x) w_x - max f for every p proves the answer without trusting the flow.
@@ -29,25 +29,25 @@ from gape.core.types import Floats, NoisyVotes, Points
 from gape.selection.flow import simplex as flow
 from gape.selection.flow.tree import Network
 
-_FARTHEST = 2.0  # destroying a unit here and creating it there costs no more
-_ROWS = 512  # rows of distances computed at once, so that temporaries stay small beside the costs
+_FARTHEST = 2.0  # the cost of destroying a unit in one place and creating it in another
+_ROWS = 512  # rows of distances computed at once, so that temporaries stay small compared with the costs
 _LARGEST_TOTAL = 2.0**49  # above it, sums of fractional weights and 1 are no longer exact
 
 
 @dataclass(frozen=True)
 class BoundedLipschitzProjection:
-    """The nearest probability vector, with the function that proves that none is nearer."""
+    """The nearest probability vector, with a function that proves that none is nearer."""
 
     probabilities: Floats  # (v,)
     distance: float  # BL(weights - probabilities)
-    gap: float  # distance minus what the witness proves; zero but for distances rounded to 2^-39
-    created: float  # probability not kept from positive weight: there was less than 1 that nothing cancelled for free
+    gap: float  # distance minus the bound that the witness proves; zero up to the rounding of distances to 2^-39
+    created: float  # probability that was created because less than 1 of the positive weight could be kept
     witness: Floats  # (v,): f with |f| <= 1, 1-Lipschitz, and weights @ f - max f = distance - gap
 
 
 @dataclass(frozen=True)
 class BoundedLipschitzResult(Selection):
-    """The draws, and how far the noisy histogram was from the distribution they were drawn from."""
+    """The draws, and the distance of the noisy histogram from the distribution they were drawn from."""
 
     distance: float
     gap: float
@@ -73,9 +73,9 @@ def bounded_lipschitz_distance(points: Points, signed: NoisyVotes | Floats) -> f
 def bounded_lipschitz_projection(points: Points, weights: NoisyVotes | Floats) -> BoundedLipschitzProjection:
     """Find the probability vector p on the points that minimises BL(weights - p) (Algorithm 3, l. 11).
 
-    p keeps some of the positive weight where it is. Where less than 1 can be kept, the rest has to be created, at
-    the same cost wherever it is put: it goes where p is already, in proportion, and if nothing can be kept,
-    evenly to the points of largest weight. `points` is (v, d), `weights` (v,).
+    p keeps some of the positive weight where it is. If less than 1 can be kept, the rest is created, at the same cost
+    anywhere: it is added to p in proportion, or, if nothing can be kept, evenly to the points of largest weight.
+    `points` is (v, d), `weights` (v,).
     """
     w = _checked(points, weights)
     solution = _solve(points, w, keep=1.0)
@@ -111,8 +111,8 @@ def _checked(points: Points, weights: NoisyVotes | Floats) -> Floats:
 
 
 def _solve(points: Points, weights: Floats, keep: float) -> _Solution:
-    """Solve the transportation problem of this module's docstring; `keep` is what "kept" wants, 1 or 0 for none."""
-    # On one grid with `keep`, so that every flow is exact and nothing is ever left over by rounding.
+    """Solve the transportation problem of this module's docstring; `keep` is the demand of "kept", 1 or 0."""
+    # On one grid with `keep`, so that every flow is exact and rounding leaves no remainder.
     w = flow.weights_on_grid(np.append(weights, 1.0))[:-1]
     sources, sinks = np.flatnonzero(w > 0), np.flatnonzero(w < 0)
     p, q = len(sources), len(sinks)
@@ -124,7 +124,7 @@ def _solve(points: Points, weights: Floats, keep: float) -> _Solution:
         rho = distances(points[sources[low : low + _ROWS]], points[sinks])
         costs[low : low + len(rho), :q] = flow.on_grid(np.minimum(rho, _FARTHEST), _FARTHEST)
     costs[:p, q:] = 0.0
-    # One unit more than all demand, so that some is not used: this fixes the creator's potential at zero.
+    # One unit more than all demand, so that some stays unused: this fixes the creator's potential at zero.
     supply = np.append(w[sources], demand.sum() + 1.0)
     net = flow.network(costs, supply, demand, np.append(np.ones(p), 0.0))
     flow.optimise(net)
@@ -139,7 +139,7 @@ def _solve(points: Points, weights: Floats, keep: float) -> _Solution:
 
 
 def _flow_into(net: Network, sink: int) -> Floats:
-    """Return what every source sends to `sink`: tree arcs belong to their lower node, which may be either."""
+    """Return the flow from each source to `sink`. A tree arc belongs to its lower node, which may be either end."""
     sources = len(net.root_costs)
     sent = np.where(net.parent[:sources] == sink, net.flow[:sources], 0.0)
     above = int(net.parent[sink])
@@ -164,7 +164,7 @@ class BoundedLipschitz:
     """Algorithm 3's selector: draws from the projection of the noisy histogram (l. 9-12).
 
     `records` is n, the number of votes cast, which turns them into the histogram H = votes / n. It is public under
-    the paper's neighbouring relation, replacement of a record; under any other, give a public estimate.
+    the paper's neighbouring relation, replacement of a record. Under another relation, give a public estimate.
     """
 
     records: int

@@ -23,13 +23,15 @@ class KMedoidsResult(Selection):
 def k_medoids(points: Points, votes: NoisyVotes | Floats, size: int) -> KMedoidsResult:
     """Minimise sum_x max(w_x, 0) rho(x, S) over |S| = size by alternation (Maranzana 1963; Park & Jun 2009).
 
-    In turn assigns every point to its nearest medoid and replaces each medoid by the best point of its cluster,
-    until nothing changes. It starts from the greedy choice of Kaufman & Rousseeuw (1990): from the most central
+    Alternately assigns each point to its nearest medoid and replaces each medoid by the best point of its cluster,
+    until nothing changes. It starts from the greedy choice of Kaufman & Rousseeuw (1990). From the most central
     points, Park & Jun's own start, it cannot reach a small cluster. Candidates without positive votes carry no
     weight but may serve as medoids of last resort.
     """
     if len(points) != len(votes):
-        raise InputError(f"k-medoids needs one vote count per point, got {len(votes)} for {len(points)} points")
+        raise InputError(
+            f"k-medoids needs one vote count per point, got {len(votes)} for {len(points)} points; give as many of both"
+        )
     if not 1 <= size <= len(votes):
         raise InputError(
             f"k-medoids can select between 1 and {len(votes)} of {len(votes)} candidates, got size {size}; "
@@ -57,7 +59,7 @@ def k_medoids(points: Points, votes: NoisyVotes | Floats, size: int) -> KMedoids
 
 
 def _greedy_start(rho: Floats, weights: Floats, size: int) -> Indices:
-    """Add the point that lowers the cost the most, `size` times; first those with weight, ties to the lowest."""
+    """Add the point that lowers the cost most, `size` times. Points with weight come first, ties go to the lowest."""
     nearest = np.full(len(rho), rho.max() + 1.0)
     taken = np.zeros(len(rho), dtype=np.bool_)
     chosen: list[int] = []

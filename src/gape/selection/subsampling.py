@@ -11,7 +11,7 @@ from gape.core.types import NoisyVotes, Points
 
 @dataclass(frozen=True)
 class SubsamplingResult(Selection):
-    """The draws, and whether there was any positive vote to draw by."""
+    """The draws, and whether they are uniform for lack of positive votes."""
 
     uniform: bool  # no noisy vote was positive, so the draws are uniform over all candidates
 
@@ -19,10 +19,12 @@ class SubsamplingResult(Selection):
 def subsampling(votes: NoisyVotes, size: int, rng: np.random.Generator) -> SubsamplingResult:
     """Draw `size` candidates with replacement, with probabilities proportional to max(votes, 0).
 
-    Where no noisy vote is positive the votes say nothing, and the draw is uniform over all candidates.
+    If no noisy vote is positive, the draw is uniform over all candidates.
     """
     if size < 1 or not len(votes):
-        raise InputError(f"subsampling needs a positive size and candidates, got size {size} of {len(votes)}")
+        raise InputError(
+            f"subsampling needs a positive size and at least one candidate, got size {size} of {len(votes)}; use more"
+        )
     weights = np.maximum(votes, 0).astype(np.float64)
     uniform = not weights.any()
     probabilities = None if uniform else weights / weights.sum()

@@ -1,4 +1,4 @@
-"""Exact nearest-candidate counts, and who casts the votes."""
+"""Exact nearest-candidate counts, and the electorates that cast the votes."""
 
 from gape.voting.electorate import LocalElectorate
 from gape.voting.nearest import nearest_votes, reference_nearest

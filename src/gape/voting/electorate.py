@@ -1,4 +1,4 @@
-"""The electorate that holds its private embeddings in this process's memory."""
+"""The electorate that keeps its private embeddings in memory."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,11 +14,11 @@ from gape.voting.several import several_nearest
 class LocalElectorate:
     """Private vectors that vote for their nearest candidate, or for the `votes_per_record` nearest ones.
 
-    The privacy unit is one record, or, with `units`, everything that belongs to one unit (a user, a household).
-    A unit casts at most `votes_per_unit` votes in a round, each for another candidate, whatever the number of
-    its records: in round t it speaks through its next votes_per_unit / votes_per_record records, taking turns in
-    their order, and votes of its own that coincide count once. So its votes have L2 norm at most
-    sqrt(votes_per_unit), and how it votes depends on nobody else's data.
+    The privacy unit is one record, or, with `units`, all records of one unit (a user, a household). A unit casts at
+    most `votes_per_unit` votes per round, each for a different candidate, however many records it has. In each round
+    its next votes_per_unit / votes_per_record records vote, taking turns in their order, and equal votes of the same
+    unit count once. So the votes of a unit have L2 norm at most sqrt(votes_per_unit), and they depend on nobody else's
+    data.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class LocalElectorate:
         votes_per_record: int = 1,
         unit: str | None = None,
     ) -> None:
-        """Hold `private`, (n, d), and the unit of each row, (n,)."""
+        """Keep `private`, (n, d), and the unit of each row, (n,)."""
         self._private = check_points(private, "private embeddings")
-        self._voters = Voters(self._private)  # what is on a GPU stays there over the rounds, and goes with this object
+        self._voters = Voters(self._private)  # a copy on a GPU lives as long as this object
         self._speaking = records_speaking(votes_per_unit, votes_per_record, one_each=units is None)
         self._units = None if units is None else _Units(units, len(self._private))
         self._votes_per_unit, self._votes_per_record = votes_per_unit, votes_per_record
@@ -40,17 +40,17 @@ class LocalElectorate:
 
     @property
     def dimension(self) -> int:
-        """Width d of the embeddings."""
+        """Dimension d of the embeddings."""
         return int(self._private.shape[1])
 
     @property
     def votes_per_unit(self) -> int:
-        """The most votes one unit casts in a round."""
+        """Maximum number of votes one unit casts per round."""
         return self._votes_per_unit
 
     @property
     def unit(self) -> str:
-        """What one privacy unit is."""
+        """Name of the privacy unit."""
         return self._unit
 
     def fingerprint(self, salt: bytes) -> str:
@@ -74,18 +74,19 @@ class LocalElectorate:
 
 
 def records_speaking(votes_per_unit: int, votes_per_record: int, *, one_each: bool) -> int:
-    """Return how many records of a unit vote in a round, so that it casts `votes_per_unit` votes in all.
+    """Return how many records of a unit vote per round, so that the unit casts `votes_per_unit` votes in total.
 
-    `one_each`: a record is a unit.
+    `one_each` means that each record is a unit.
     """
     if min(votes_per_unit, votes_per_record) < 1 or votes_per_unit % votes_per_record:
         raise InputError(
-            "votes_per_unit must be a whole multiple of votes_per_record, and both at least 1, got "
-            f"{votes_per_unit} and {votes_per_record}"
+            "votes_per_unit must be a multiple of votes_per_record, and both at least 1, got "
+            f"{votes_per_unit} and {votes_per_record}; use equal numbers for one record per unit and round"
         )
     if one_each and votes_per_unit != votes_per_record:
         raise InputError(
-            f"a record casts {votes_per_record} votes, got votes_per_unit {votes_per_unit}; give units as well"
+            f"votes_per_unit must equal votes_per_record, {votes_per_record}, if each record is a unit, got "
+            f"{votes_per_unit}; give units as well"
         )
     return votes_per_unit // votes_per_record
 
@@ -97,20 +98,23 @@ class _Units:
         first: dict[str | int, str] = {}
         self.names = [first.setdefault(unit, str(unit)) for unit in units]  # 7 and 7.0 are one unit
         if len(self.names) != rows:
-            raise InputError(f"units must name the unit of each of the {rows} records, got {len(self.names)} names")
+            raise InputError(
+                f"units must have one entry for each of the {rows} records, got {len(self.names)}; name the unit of "
+                "each record"
+            )
         _, group = np.unique(np.array(self.names), return_inverse=True)
         self._rows = np.argsort(group, kind="stable")
         self._sizes = np.bincount(group)
         self._starts = np.cumsum(self._sizes) - self._sizes
 
     def speakers(self, turn: int, most: int) -> tuple[Indices, Indices]:
-        """Return the rows that speak in round `turn` and the group each belongs to."""
+        """Return the rows that vote in round `turn`, and the group of each."""
         groups = np.arange(len(self._sizes))
         first = (turn - 1) * most
         rows, owners = [], []
-        for place in range(most):
-            able = groups[self._sizes > place]
-            offset = (first + place) % self._sizes[able]
-            rows.append(self._rows[self._starts[able] + offset])
-            owners.append(able)
+        for number in range(most):
+            eligible = groups[self._sizes > number]
+            offset = (first + number) % self._sizes[eligible]
+            rows.append(self._rows[self._starts[eligible] + offset])
+            owners.append(eligible)
         return np.concatenate(rows), np.concatenate(owners)

@@ -1,4 +1,4 @@
-"""Candidates seen from their mean, with bounds on what float32 can get wrong about who is nearer."""
+"""Candidates relative to their mean, with bounds on the float32 errors of the scores that compare them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from gape._support.compiled import compiled
 from gape.core.types import Floats, Indices, Points
 
 _UNIT = 2.0**-24  # unit roundoff of float32
-_TINY = 2.0**-126  # what an underflow, or a unit that flushes them to zero, can lose in one operation
-CHUNK = 64  # of anything that is looked at together; one vectorised test rejects nearly all chunks
+_TINY = 2.0**-126  # the most that an underflow, or flushing to zero, can lose in one operation
+CHUNK = 64  # items tested together; one vectorised test rejects nearly all chunks
 
 
 @dataclass(frozen=True)
 class Field:
-    """The candidates seen from their mean c, and how far off a float32 score can be.  All public.
+    """The candidates relative to their mean c, and bounds on the error of a float32 score.  All public.
 
     The score of y for x is a.b - |b|²/2, where a = x - c and b = y - c: the larger, the nearer.  Evaluated in
     float32 it is off by at most slope |a| + blur, where slope = κ|b| and blur = κ|b|²/2 + η:
@@ -36,7 +36,7 @@ class Field:
 
 
 def field_of(Y: Points, side: int) -> Field:
-    """See the candidates, (v, d), from their mean; `side` of them are looked at together."""
+    """Centre the candidates, (v, d), on their mean, `side` of them at a time."""
     distinct = distinct_rows(Y)
     centre = Y.mean(axis=0, dtype=np.float64).astype(np.float32)
     norms = np.empty(len(distinct))
@@ -52,19 +52,19 @@ def field_of(Y: Points, side: int) -> Field:
 
 
 def distinct_rows(Y: Points) -> Indices:
-    """Find the first of each set of equal rows: candidates drawn with replacement would all be ties."""
+    """Find the first of each set of equal rows. Candidates drawn with replacement would otherwise all be ties."""
     _, first, key = np.unique(_keys(Y), return_index=True, return_inverse=True)
     twin = first[key]
-    again = np.flatnonzero(twin != np.arange(len(Y)))
+    repeated = np.flatnonzero(twin != np.arange(len(Y)))
     kept = np.ones(len(Y), dtype=np.bool_)
-    kept[again] = [not np.array_equal(Y[j], Y[twin[j]]) for j in again]
+    kept[repeated] = [not np.array_equal(Y[j], Y[twin[j]]) for j in repeated]
     return np.flatnonzero(kept)
 
 
 def _keys(Y: Points) -> NDArray[np.uint64]:
-    """Hash each row: equal rows, -0.0 being equal to 0.0, have equal keys."""
+    """Hash each row. Equal rows have equal keys, and -0.0 equals 0.0."""
     factors = np.random.default_rng(0).integers(2**64, size=Y.shape[1:], dtype=np.uint64)
-    factors |= np.uint64(1)  # odd: a difference in one place is never lost
+    factors |= np.uint64(1)  # odd, so that a difference in one coordinate is never lost
     keys = np.empty(len(Y), dtype=np.uint64)
     _hash(Y.view(np.uint32), factors, keys)
     return keys
@@ -89,7 +89,7 @@ def norms_of(points: Points) -> Floats:
 
 
 def tiles(A: Points, field: Field, side: int) -> Iterator[tuple[slice, Points]]:
-    """Multiply the rows of A (r, d) with each tile of centred candidates: (r, c), overwritten next time."""
+    """Multiply the rows of A (r, d) with each tile of centred candidates. The (r, c) result is reused by the next."""
     u, d = len(field.distinct), A.shape[1]
     candidates = np.empty((min(side, u), d), dtype=np.float32)
     products = np.empty(len(A) * len(candidates), dtype=np.float32)
@@ -116,7 +116,7 @@ def settle(
     least: Floats,
     winners: Indices,
 ) -> None:
-    """Carry the least float64 distances of some rows of X, the least first, and whose they are, over one more tile.
+    """Update the least float64 distances of some rows of X, least first, and their candidates, with one more tile.
 
     Only candidates whose upper bound reaches a row's floor are compared. least, winners: (r, count), products: (r, c).
     """
@@ -136,12 +136,12 @@ def settle(
                     square += difference * difference
                 if square > least[i, last]:  # it can only grow
                     break
-            if square >= least[i, last]:  # an equal one that came first stays
+            if square >= least[i, last]:  # of equal distances the first stays
                 continue
-            place = last
-            while place > 0 and least[i, place - 1] > square:
-                least[i, place] = least[i, place - 1]
-                winners[i, place] = winners[i, place - 1]
-                place -= 1
-            least[i, place] = square
-            winners[i, place] = start + j
+            rank = last
+            while rank > 0 and least[i, rank - 1] > square:
+                least[i, rank] = least[i, rank - 1]
+                winners[i, rank] = winners[i, rank - 1]
+                rank -= 1
+            least[i, rank] = square
+            winners[i, rank] = start + j

@@ -1,8 +1,8 @@
-"""How a folder of private vectors is filled: batch by batch, from where it was stopped, in memory that does not grow.
+"""Filling a folder of private vectors: batch by batch, resumable, in memory that does not grow.
 
-A batch counts once `progress.json` says so, which is written after everything else of it is on the disk; what lies
-beyond is overwritten. So a folder that was killed at any instant and filled again is the same, byte for byte, as one
-that was filled at once.
+A batch counts once `progress.json` records it, which is written after all other data of the batch is on disk. Data
+beyond that is overwritten. So a folder whose filling was killed at any point and resumed is byte for byte the same as
+one filled without interruption.
 """
 
 import itertools
@@ -38,21 +38,21 @@ from gape.voting.store import (
 SHARD = 2**30  # bytes of vectors in one file
 MOST_OWNED = 2**32 - 1  # records that the index of users can number
 
-_STEP = 2**20  # rows of digests or of the index looked at together
-_SPAN = 2**20  # of those, about how many are sorted at once
-_BLOCK = 2**24  # bytes of vectors looked at together
+_STEP = 2**20  # rows of digests or of the index read together
+_SPAN = 2**20  # about how many of those are sorted at once
+_BLOCK = 2**24  # bytes of vectors read together
 _USER = 16  # bytes of the digest of a user's name
 _INDEX = np.dtype("<u4")
 
-Save = Callable[[Path, Any], None]  # writes JSON, whole or not at all
+Save = Callable[[Path, Any], None]  # writes JSON atomically
 Keys = NDArray[np.bytes_]
 
 
 class Filling:
-    """A folder that is being filled; of one process at a time, which is for the caller to see to."""
+    """A folder that is being filled. The caller must ensure that only one process does so at a time."""
 
     def __init__(self, path: Path, save: Save, *, users: bool, labels: bool, shard: int = SHARD) -> None:
-        """Go on with the folder `path`, which is there with its folder `partial`, from what its progress says."""
+        """Resume the folder `path`, which must exist with its subfolder `partial`, from its recorded progress."""
         self.path, self._save, self._shard = path, save, shard
         self._partial = path / PARTIAL
         self._progress, self._digests, self._names = (
@@ -63,7 +63,7 @@ class Filling:
         self.rows, self._width = int(before["rows"]), int(before["width"])
 
     def recognise(self, start: int, digests: bytes, labels: Sequence[str] | None) -> None:
-        """Refuse records, from number `start` on, that are not those of an earlier part of the filling."""
+        """Refuse records, from number `start` on, that differ from those already in the folder."""
         rows = len(digests) // DIGEST
         same = _read(self._digests, DIGEST * start, len(digests)) == digests
         if labels is not None:
@@ -72,26 +72,28 @@ class Filling:
             self._refuse()
 
     def recognise_end(self, rows: int) -> None:
-        """Refuse data that ends, after `rows` records, before what an earlier part of the filling has seen."""
+        """Refuse data that ends after `rows` records if the folder already contains more."""
         if rows < self.rows:
             self._refuse()
 
     def append(
         self, points: Points, digests: bytes, users: Sequence[str] | None = None, labels: Sequence[str] | None = None
     ) -> None:
-        """Add records: their vectors, (b, d), their digests, joined, and where there are any their users and labels."""
+        """Add records: their vectors, (b, d), their concatenated digests, and their users and labels, if any."""
         points = check_points(points, "private embeddings").astype("<f4", copy=False)
         self._width = self._width or points.shape[1]
         if points.shape[1] != self._width:
-            raise InputError(f"private embeddings must all have {self._width} columns, got {points.shape[1]}")
+            raise InputError(
+                f"private embeddings must all have {self._width} columns, got {points.shape[1]}; use one embedder"
+            )
         if self._users and self.rows + len(points) > MOST_OWNED:
-            raise InputError(f"records of users can be at most {MOST_OWNED}, got more; divide the data")
+            raise InputError(f"data with users may have at most {MOST_OWNED} records and has more; split the data")
         done = 0
         while done < len(points):
             number, inside = divmod(self.rows + done, self._per_shard)
-            some = points[done : done + self._per_shard - inside]
-            _write(self.path / shard_name(number), HEADER + some.itemsize * self._width * inside, some.tobytes())
-            done += len(some)
+            piece = points[done : done + self._per_shard - inside]
+            _write(self.path / shard_name(number), HEADER + piece.itemsize * self._width * inside, piece.tobytes())
+            done += len(piece)
         if labels is not None:
             _write(self.path / LABELS, HEADER + _INDEX.itemsize * self.rows, self._coded(labels))
         if users is not None:
@@ -102,11 +104,11 @@ class Filling:
         self._save(self._progress, {"rows": self.rows, "width": self._width})
 
     def finish(self, origin: Origin, dropped: int) -> Manifest:
-        """Complete the folder: the index of users, headers and checksums, the manifest; then drop what was partial."""
+        """Complete the folder with the index of users, headers, checksums and manifest, then remove `partial`."""
         if not self.rows:
-            raise InputError(f"{origin.source} holds no record, only blank rows ({dropped}); give at least one")
+            raise InputError(f"{origin.source} has no records, only {dropped} blank rows; give at least one record")
         shards = math.ceil(self.rows / self._per_shard)
-        for stray in sorted(self.path.glob("vectors-*.npy"))[shards:]:  # of a batch that never counted
+        for stray in sorted(self.path.glob("vectors-*.npy"))[shards:]:  # of a batch that was never completed
             stray.unlink()
         parts, largest = [], 0.0
         for number in range(shards):
@@ -137,7 +139,8 @@ class Filling:
 
     def _refuse(self) -> None:
         raise RunError(
-            f"the data is not what {self.path} was begun with; restore it, or remove the folder and embed anew"
+            f"the data differs from the records already in {self.path}; restore the data, or remove the folder and "
+            "embed again"
         )
 
     @property
@@ -145,16 +148,16 @@ class Filling:
         return max(1, self._shard // (4 * self._width))
 
     def _coded(self, labels: Sequence[str]) -> bytes:
-        """Number labels in the order of their first record."""
+        """Return label numbers as bytes, numbered in the order of their first record."""
         codes = {} if self._codes is None else self._codes
         return np.array([codes.setdefault(label, len(codes)) for label in labels], dtype=_INDEX).tobytes()
 
     def _seal(self, name: str, dtype: str, shape: tuple[int, ...]) -> tuple[Part, float]:
-        """Write the header of a file, and look at all of it once: its checksum, and the largest norm of its rows."""
+        """Write the header of a file, and return the file with its checksum, and the largest norm of its rows."""
         file = self.path / name
         width = math.prod(shape[1:])
         kind = np.dtype(dtype)
-        _write(file, HEADER + kind.itemsize * shape[0] * width, b"")  # what a batch that never counted has left
+        _write(file, HEADER + kind.itemsize * shape[0] * width, b"")  # cuts off a batch that was never completed
         _overwrite(file, 0, npy_header(dtype, shape))
         content, largest = blake2b(digest_size=DIGEST), 0.0
         step = max(1, _BLOCK // (kind.itemsize * width))
@@ -169,77 +172,78 @@ class Filling:
 
 
 def _joined_digest(file: Path, rows: int) -> bytes:
-    """Return `dataset_digest` of the digests in a file, sorted range by range of their values.
+    """Return `dataset_digest` of the digests in a file, sorted one range of values at a time.
 
-    Equal ones are counted as they come, so that a text that many records share takes the room of one.
+    Equal digests are merged as they are read, so a text that many records share takes the memory of one.
     """
     whole = blake2b(digest_size=DIGEST)
     for low, high in _ranges(rows):
-        found: list[Keys] = []
+        digests: list[Keys] = []
         times: list[Counts] = []
         for keys, _ in _within(file, rows, DIGEST, low, high):
-            found.append(keys)
+            digests.append(keys)
             times.append(np.ones(len(keys), dtype=np.int64))
-            if sum(map(len, found)) > 2 * _SPAN:
-                found, times = _merged(found, times)
-        found, times = _merged(found, times)
-        table = np.empty(len(found[0]), dtype=[("digest", f"S{DIGEST}"), ("times", "<u8")])
-        table["digest"], table["times"] = found[0], times[0]
+            if sum(map(len, digests)) > 2 * _SPAN:
+                digests, times = _merged(digests, times)
+        digests, times = _merged(digests, times)
+        table = np.empty(len(digests[0]), dtype=[("digest", f"S{DIGEST}"), ("times", "<u8")])
+        table["digest"], table["times"] = digests[0], times[0]
         whole.update(table.tobytes())
     return whole.digest()
 
 
-def _merged(found: list[Keys], times: list[Counts]) -> tuple[list[Keys], list[Counts]]:
-    keys, places = np.unique(np.concatenate(found), return_inverse=True)
+def _merged(digests: list[Keys], times: list[Counts]) -> tuple[list[Keys], list[Counts]]:
+    """Sort digests and add up how often each occurs."""
+    keys, positions = np.unique(np.concatenate(digests), return_inverse=True)
     totals = np.zeros(len(keys), dtype=np.int64)
-    np.add.at(totals, places, np.concatenate(times))
+    np.add.at(totals, positions, np.concatenate(times))
     return [keys], [totals]
 
 
 def _index_users(names: Path, rows: int, index: Path) -> int:
-    """Write whose each record is, its place among theirs and how many they are, (rows, 3); return how many users.
+    """Write the index, (rows, 3): each record's user, its number among theirs, and their count. Return the user count.
 
-    Users are numbered by their digests. Beside fixed amounts it needs 80 bytes for every record of the largest user.
+    Users are numbered by their digests. Memory is fixed, plus 80 bytes for each record of the largest user.
     """
     _write(index, HEADER + 3 * _INDEX.itemsize * rows, b"")
     users = 0
     for low, high in _ranges(rows):
         parts = list(_within(names, rows, _USER, low, high))
-        keys, places = (np.concatenate(column) for column in zip(*parts, strict=True))
+        keys, records = (np.concatenate(column) for column in zip(*parts, strict=True))
         if not len(keys):
             continue
-        order = np.argsort(keys, kind="stable")  # of one user's records the first stays first
-        keys, places = keys[order], places[order]
+        order = np.argsort(keys, kind="stable")  # keeps the order of each user's records
+        keys, records = keys[order], records[order]
         starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
         sizes = np.diff(starts, append=len(keys))
         owner = np.repeat(np.arange(len(starts)), sizes)
         entries = np.stack([users + owner, np.arange(len(keys)) - starts[owner], sizes[owner]], axis=1)
-        back = np.argsort(places)
-        _scatter(index, rows, places[back], entries[back].astype(_INDEX))
+        back = np.argsort(records)
+        _scatter(index, rows, records[back], entries[back].astype(_INDEX))
         users += len(starts)
     return users
 
 
-def _scatter(index: Path, rows: int, places: Indices, entries: NDArray[np.uint32]) -> None:
-    """Put entries, (k, 3), at their places, ascending: block by block, for a mapped file would count as memory."""
+def _scatter(index: Path, rows: int, records: Indices, entries: NDArray[np.uint32]) -> None:
+    """Write the entries, (k, 3), of ascending records block by block, because a mapped file would count as memory."""
     for start in range(0, rows, _STEP):
-        low, high = np.searchsorted(places, [start, start + _STEP])
+        low, high = np.searchsorted(records, [start, start + _STEP])
         if low == high:
             continue
         offset = HEADER + 3 * _INDEX.itemsize * start
         block = np.fromfile(index, _INDEX, 3 * min(_STEP, rows - start), offset=offset).reshape(-1, 3)
-        block[places[low:high] - start] = entries[low:high]
+        block[records[low:high] - start] = entries[low:high]
         _overwrite(index, offset, block.tobytes())
 
 
 def _ranges(rows: int) -> Iterator[tuple[int, int]]:
-    """Cut the values that digests can begin with into ranges, each of which about as many of them fall into."""
+    """Cut the values that digests can begin with into equal ranges, of about `_SPAN` digests each."""
     count = max(1, math.ceil(rows / _SPAN))
     return itertools.pairwise(2**64 * i // count for i in range(count + 1))
 
 
 def _within(file: Path, rows: int, width: int, low: int, high: int) -> Iterator[tuple[Keys, Indices]]:
-    """Read the digests, `width` bytes each, that begin with a number from `low` to `high` - 1, with their places."""
+    """Yield the digests, `width` bytes each, that begin with a number from `low` to `high` - 1, and their records."""
     for start in range(0, rows, _STEP):
         block = np.fromfile(file, f"S{width}", min(_STEP, rows - start), offset=width * start)
         begins = block.view(">u8").reshape(len(block), -1)[:, 0].astype(np.uint64)
@@ -258,7 +262,7 @@ def _read(file: Path, offset: int, size: int) -> bytes:
 
 
 def _write(file: Path, offset: int, content: bytes) -> None:
-    """Make a file end with this content at this offset, on the disk; make it if it is not there."""
+    """Write the content at the offset, cut the file after it, and sync it to disk. Creates the file if necessary."""
     descriptor = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as opened:
         opened.truncate(offset)
@@ -277,7 +281,7 @@ def _sync(folder: Path) -> None:
 
 
 def _overwrite(file: Path, offset: int, content: bytes) -> None:
-    """Put content at an offset of a file that is there, on the disk."""
+    """Write content at an offset of an existing file, and sync it to disk."""
     with file.open("r+b") as opened:
         opened.seek(offset)
         opened.write(content)

@@ -1,7 +1,7 @@
-"""Which candidates each private record is nearest to where it votes for several, exactly, on all cores.
+"""The k nearest candidates of each private record, exactly, on all cores.
 
 As in `nearest.py`, a float32 matrix product bounds every score from above and below. The k-th greatest lower bound of a
-row is a floor that k candidates reach for certain; only those whose upper bound reaches it, k and rarely more, are
+row is a floor that k candidates certainly reach. Only candidates whose upper bound reaches it, k and rarely more, are
 compared in float64. So the answer is that of `reference_several_nearest`, at the price of two float32 products.
 """
 
@@ -24,15 +24,15 @@ def several_nearest(
 ) -> Indices:
     """Find the `count` candidates at the least Euclidean distances from each private record, nearest first.
 
-    Of equal distances the first candidate counts as the nearer one. Of equal candidates only the first is found, so
-    where there are fewer than `count` different ones, all of these are. Distances are those of `nearest`. Whom a record
-    is near to is private. As for `nearest`, a GPU does the work where there is one and it pays.
+    Of candidates at equal distance the first counts as nearer. Of equal candidates only the first is returned, so if
+    there are fewer than `count` different ones, all of them are. Distances are those of `nearest`. The result is
+    private. As for `nearest`, a GPU is used if there is one and it is worth it.
 
     private: (n, d), candidates: (v, d), result: (n, min(count, different candidates)). With `rows`, only those records
-    are asked, in that order.
+    vote, in that order.
     """
     if count < 1:
-        raise InputError(f"a record votes for at least 1 candidate, got {count}")
+        raise InputError(f"a record must vote for at least 1 candidate, got {count}; use 1 or more")
     if count == 1:
         return nearest(private, candidates, rows)[:, None]
     voters = private if isinstance(private, Voters) else Voters(private)
@@ -45,30 +45,30 @@ def several_nearest(
     threads = cores()
     side = tile_side(X.shape[1], threads)
     field = field_of(Y, side)
-    found = np.empty((len(X), min(count, len(field.distinct))), dtype=np.int64)
+    winners = np.empty((len(X), min(count, len(field.distinct))), dtype=np.int64)
 
     def find(block: slice) -> None:
-        found[block] = _several(X[block], field, found.shape[1], side)
+        winners[block] = _several(X[block], field, winners.shape[1], side)
 
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         list(pool.map(find, blocks(len(X), threads, side)))
-    return field.distinct[found]
+    return field.distinct[winners]
 
 
 def reference_several_nearest(private: NDArray[Any], candidates: NDArray[Any], count: int) -> Indices:
-    """Find what `several_nearest` finds, slowly, by the definition: all distances in float64, sorted."""
+    """Return the same as `several_nearest`, slowly, by the definition: all distances in float64, sorted."""
     X = check_points(private, "private embeddings").astype(np.float64)
     distinct = distinct_rows(check_points(candidates, "candidate embeddings"))
     Y = check_points(candidates, "candidate embeddings")[distinct].astype(np.float64)
-    # cumsum adds in order; sum has an order of its own.
+    # cumsum adds in order; sum does not.
     order = [np.cumsum((Y - x) ** 2, axis=1)[:, -1].argsort(kind="stable")[:count] for x in X]
     return distinct[np.array(order)]
 
 
 def _several(X: Points, field: Field, count: int, side: int) -> Indices:
-    """Find the nearest of a block of rows, (r, d), as positions in field.distinct, (r, count).
+    """Find the nearest candidates of a block of rows, (r, d), as positions in field.distinct, (r, count).
 
-    The products are computed twice rather than kept: memory stays the same however many candidates there are.
+    The products are computed twice instead of being kept, so that memory does not grow with the candidates.
     """
     A = X - field.centre
     norms = norms_of(A)
@@ -76,7 +76,7 @@ def _several(X: Points, field: Field, count: int, side: int) -> Indices:
     lowest = np.full((len(X), count), -np.inf)
     for tile, products in tiles(A, field, side):
         _raise_floors(products, reach, field.slope[tile], field.shift[tile], field.blur[tile], lowest)
-    # Less what float64 itself may get wrong about points far from all candidates.
+    # Minus the error of float64 itself for points far from all candidates.
     floor = lowest[:, -1] - 4 * (A.shape[1] + 16) * 2.0**-53 * norms**2
     least = np.full((len(X), count), np.inf)
     winners = np.zeros((len(X), count), dtype=np.int64)
@@ -89,7 +89,7 @@ def _several(X: Points, field: Field, count: int, side: int) -> Indices:
 
 @compiled
 def _raise_floors(products: Points, reach: Points, slope: Points, shift: Points, blur: Points, lowest: Floats) -> None:
-    """Carry each row's greatest lower bounds, the greatest first, over one more tile."""
+    """Update each row's greatest lower bounds, greatest first, with one more tile."""
     r, c = products.shape
     last = lowest.shape[1] - 1
     for i in range(r):
@@ -108,8 +108,8 @@ def _raise_floors(products: Points, reach: Points, slope: Points, shift: Points,
                 lower = np.float64(upper) - 2 * (np.float64(reach[i]) * slope[low + j] + blur[low + j])
                 if lower <= lowest[i, last]:
                     continue
-                place = last
-                while place > 0 and lowest[i, place - 1] < lower:
-                    lowest[i, place] = lowest[i, place - 1]
-                    place -= 1
-                lowest[i, place] = lower
+                rank = last
+                while rank > 0 and lowest[i, rank - 1] < lower:
+                    lowest[i, rank] = lowest[i, rank - 1]
+                    rank -= 1
+                lowest[i, rank] = lower

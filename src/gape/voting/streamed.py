@@ -1,4 +1,4 @@
-"""The electorate whose private vectors stay on disk: as many as the disk holds, in memory that does not grow."""
+"""The electorate that reads its private vectors from disk, in memory that does not grow with their number."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +15,9 @@ from gape.voting.electorate import records_speaking
 from gape.voting.several import several_nearest
 from gape.voting.store import DIGEST, HEADER, LABELS, UNITS, Part, VectorFolder
 
-BLOCK = 64 * 2**20  # bytes of vectors computed with together; as many are read meanwhile
+BLOCK = 64 * 2**20  # bytes of vectors per computation; the next block is read meanwhile
 
-_BALLOTS = 2**22  # votes of users compared at once, 8 bytes each
+_BALLOTS = 2**22  # votes of users that are compared at once, 8 bytes each
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,16 @@ class _Stretch:
 
 
 class StreamedElectorate:
-    """Private vectors in a folder that vote for their nearest candidate, exactly as if they were in memory.
+    """Private vectors in a folder that vote for their nearest candidates, exactly as if they were in memory.
 
     Units, turns and counts are those of `LocalElectorate`: a record has `votes_per_record` votes, a user at most
-    `votes_per_unit`, each for another candidate. A round reads the folder from front to back, the next block while the
-    last one is counted. Memory is bounded by blocks, whatever the number of records: two of vectors, what
-    `several_nearest` needs for one, and 12 bytes for each of its rows where there are users. Where several records of a
-    user speak, votes that coincide are found among as many ballots as memory allows at once, and more users take more
+    `votes_per_unit`, each for a different candidate. A round reads the folder from front to back, the next block while
+    the last one is counted. Memory does not depend on the number of records: it holds two blocks of vectors, the
+    working memory of `several_nearest` for one, and 12 bytes for each of its rows if there are users. If several
+    records of a user vote, equal votes are found among as many ballots as fit into memory, and more users take more
     passes.
 
-    Contents are compared with their checksums the first time they are read; counts of any other are never returned.
+    Contents are compared with their checksums the first time they are read. Counts of changed data are never returned.
     """
 
     def __init__(
@@ -56,29 +56,31 @@ class StreamedElectorate:
         marks: Points | None = None,
         block: int = BLOCK,
     ) -> None:
-        """Open `folder`; `marks`, (labels, k), are further columns of a record's vector, by its label."""
+        """Open `folder`. `marks`, (labels, k), are extra columns that each label adds to the vectors of its records."""
         self._folder = folder if isinstance(folder, VectorFolder) else VectorFolder(folder)
         self._most = records_speaking(votes_per_unit, votes_per_record, one_each=self._folder.unit == "record")
         labels = self._folder.manifest.labels
         if marks is not None and len(marks) != len(labels or ()):
-            raise InputError(f"marks must be one row for each of {len(labels or ())} labels, got {len(marks)}")
+            raise InputError(
+                f"marks must have one row for each of {len(labels or ())} labels, got {len(marks)}; give one per label"
+            )
         self._votes_per_unit, self._votes_per_record, self._marks = votes_per_unit, votes_per_record, marks
         self._rows = max(1, block // (4 * self._folder.manifest.width))
         self._trusted = False
 
     @property
     def dimension(self) -> int:
-        """Width d of the embeddings, marks included."""
+        """Dimension d of the embeddings, marks included."""
         return self._folder.manifest.width + (0 if self._marks is None else self._marks.shape[1])
 
     @property
     def votes_per_unit(self) -> int:
-        """The most votes one unit casts in a round."""
+        """Maximum number of votes one unit casts per round."""
         return self._votes_per_unit
 
     @property
     def unit(self) -> str:
-        """What one privacy unit is."""
+        """Name of the privacy unit."""
         return self._folder.unit
 
     def fingerprint(self, salt: bytes) -> str:
@@ -91,7 +93,9 @@ class StreamedElectorate:
         counts = np.zeros(v, dtype=np.int64)
         most = self._most
         users = self._folder.units if self.unit == "user" else 0
-        step = users if most == 1 else max(1, _BALLOTS // self._votes_per_unit)  # one record each needs no comparing
+        step = (
+            users if most == 1 else max(1, _BALLOTS // self._votes_per_unit)
+        )  # with one record each, no votes coincide
         for low in range(0, max(1, users), max(1, step)):
             ballots = [np.empty(0, dtype=np.int64)]
             for points, owners in self._speaking(turn, low, low + step):
@@ -104,41 +108,41 @@ class StreamedElectorate:
         return counts
 
     def _speaking(self, turn: int, low: int, high: int) -> Iterator[tuple[Points, Indices]]:
-        """Read what speaks in round `turn` of users `low` to `high` - 1, or of records: vectors and their owners."""
+        """Read the vectors that vote in round `turn`, of users `low` to `high` - 1 if any, and their users."""
         if not self._trusted:
             self._check_indices()
         stretches = list(self._stretches())
         buffers = [np.empty(self._rows * self._folder.manifest.width, dtype="<f4") for _ in range(2)]
         reader = _Reader(self._folder, check=not self._trusted)
 
-        def read(place: int) -> tuple[Points, Indices] | None:
-            stretch = stretches[place]
+        def read(number: int) -> tuple[Points, Indices] | None:
+            stretch = stretches[number]
             rows, owners = self._speakers(stretch, turn, low, high)
             if self._trusted and rows is not None and not len(rows):
                 return None
-            points = reader.read(stretch, buffers[place % 2])
+            points = reader.read(stretch, buffers[number % 2])
             return self._marked(stretch, points if rows is None else points[rows], rows), owners
 
         with ThreadPoolExecutor(1) as pool:
             following = pool.submit(read, 0)
-            for place in range(len(stretches)):
-                found = following.result()
-                if place + 1 < len(stretches):
-                    following = pool.submit(read, place + 1)
-                if found is not None and len(found[0]):
-                    yield found
+            for number in range(len(stretches)):
+                speaking = following.result()
+                if number + 1 < len(stretches):
+                    following = pool.submit(read, number + 1)
+                if speaking is not None and len(speaking[0]):
+                    yield speaking
         self._trusted = True
 
     def _speakers(self, stretch: _Stretch, turn: int, low: int, high: int) -> tuple[Indices | None, Indices]:
-        """Return the rows of a stretch that speak, None for all of them, and the owners of those.
+        """Return the rows of a stretch that vote, None for all of them, and their users.
 
-        Of a user with s records the one at place r speaks if it is among the next k that do in a round, in turns:
+        Record number r of a user with s records votes if it is among the k records whose turn it is:
         (r - (turn - 1) k) mod s is less than k.
         """
         if self.unit == "record":
             return None, np.empty(0, dtype=np.int64)
-        owner, place, size = self._indices(UNITS, stretch, 3).reshape(-1, 3).astype(np.int64).T
-        waits = (place - (turn - 1) * self._most) % size
+        owner, number, size = self._indices(UNITS, stretch, 3).reshape(-1, 3).astype(np.int64).T
+        waits = (number - (turn - 1) * self._most) % size
         rows = np.flatnonzero((waits < self._most) & (owner >= low) & (owner < high))
         return rows, owner[rows]
 
@@ -174,14 +178,14 @@ class StreamedElectorate:
 
 
 class _Reader:
-    """Reads stretches in order, shard after shard, into memory that is used again."""
+    """Reads stretches in order, shard by shard, into reused memory."""
 
     def __init__(self, folder: VectorFolder, *, check: bool) -> None:
         self._folder, self._check = folder, check
         self._content = blake2b(digest_size=DIGEST)
 
     def read(self, stretch: _Stretch, buffer: Points) -> Points:
-        """Fill the buffer with the rows of a stretch, (rows, d); refuse a shard that has changed at its end."""
+        """Fill the buffer with the rows of a stretch, (rows, d). At the end of a shard, refuse it if it has changed."""
         width = stretch.shard.shape[1]
         part = buffer[: stretch.rows * width]
         with (self._folder.path / stretch.shard.name).open("rb", buffering=0) as file:
@@ -190,7 +194,7 @@ class _Reader:
             while done < len(view) and (read := file.readinto(view[done:])):
                 done += read
         if done < len(view):
-            raise RunError(f"{stretch.shard.name} of {self._folder.path} has become shorter; restore it from a copy")
+            raise RunError(f"{stretch.shard.name} of {self._folder.path} has become shorter; restore it from a backup")
         if self._check:
             self._content.update(view)
             if stretch.last:
@@ -202,6 +206,6 @@ class _Reader:
 def _compare(folder: VectorFolder, part: Part, checksum: str) -> None:
     if checksum != part.checksum:
         raise RunError(
-            f"{part.name} of {folder.path} has other content than when it was embedded; restore it from a copy, or "
-            "embed the texts again"
+            f"{part.name} of {folder.path} has changed since it was embedded; restore it from a backup, or embed the "
+            "texts again"
         )

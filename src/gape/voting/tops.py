@@ -1,4 +1,4 @@
-"""The largest score in every group of candidates, for every record, by whatever the device is best at."""
+"""The largest score in each group of candidates, for each record, by Triton if possible, otherwise by torch."""
 
 import functools
 import importlib
@@ -8,13 +8,13 @@ from typing import Any
 
 GROUP = 256  # candidates in a group: the widest tile of the matrix units
 ROWS = 128  # rows come in multiples of this, so that tiles divide them
-DEPTH = 64  # columns likewise
+DEPTH = 64  # columns come in multiples of this
 
-Engine = Callable[[Any, Any, Any, Any, Any, Any], None]  # as `kernels.tops`, less the shape
+Engine = Callable[[Any, Any, Any, Any, Any, Any], None]  # like `kernels.tops`, without the shape
 
 
 def engine(torch: Any, device: str) -> Engine:
-    """Choose what computes tops: Triton where it compiles for the device, else torch."""
+    """Choose how tops are computed: by Triton if it compiles for the device, otherwise by torch."""
     if torch.device(device).type == "cuda":
         try:
             kernels = importlib.import_module("gape.voting.kernels")
@@ -24,28 +24,28 @@ def engine(torch: Any, device: str) -> Engine:
         if shape:
             return functools.partial(kernels.tops, shape=shape)
         warnings.warn(
-            "Triton has no kernel that runs on this GPU, so votes are counted by torch alone, which takes longer",
+            "no Triton kernel runs on this GPU, so votes are counted by torch alone, which takes longer",
             RuntimeWarning,
             stacklevel=4,
         )
     return _by_torch
 
 
-def _by_torch(halves: Any, inverse: Any, candidates: Any, group_inverse: Any, lift: Any, out: Any) -> None:
-    """Fill `out` as `kernels.tops` does, by products that are written out."""
+def _by_torch(rounded: Any, inverse: Any, candidates: Any, group_inverse: Any, lift: Any, out: Any) -> None:
+    """Fill `out` like `kernels.tops`, with the products written to memory."""
     torch: Any = importlib.import_module("torch")
     size = len(lift) // len(group_inverse)
-    for rows in pieces(len(halves), 8192):
+    for rows in pieces(len(rounded), 8192):
         for groups in pieces(len(group_inverse), 16):
             columns = slice(groups.start * size, groups.stop * size)
-            products = _product(torch, halves[rows], candidates[columns]).view(-1, groups.stop - groups.start, size)
+            products = _product(torch, rounded[rows], candidates[columns]).view(-1, groups.stop - groups.start, size)
             scale = inverse[rows, None] * group_inverse[groups]
             scores = torch.addcmul(lift[columns].view(-1, size), products, scale[:, :, None])
             out[groups, rows] = scores.amax(2).T
 
 
 def _product(torch: Any, left: Any, right: Any) -> Any:
-    """Multiply halves and sum in float32. Where that takes a conversion, TF32 would not matter: it holds any half."""
+    """Multiply float16 numbers and sum in float32. TF32 would do no harm, because it represents any float16 number."""
     recent = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 8)
     if left.is_cuda and recent and not torch.backends.cuda.matmul.allow_fp16_accumulation:
         return torch.mm(left, right.T, out_dtype=torch.float32)
@@ -53,7 +53,7 @@ def _product(torch: Any, left: Any, right: Any) -> Any:
 
 
 def pieces(n: int, most: int) -> list[slice]:
-    """Cut n things into pieces of at most `most`, of one at least."""
+    """Cut n items into slices of at most `most` items, and of at least one."""
     most = max(most, 1)
     return [slice(start, min(start + most, n)) for start in range(0, n, most)]
 

@@ -61,7 +61,7 @@ class TestRemovals:
                 costly += selected.loss(slot) > 0
         assert costly > 100
 
-    def test_mended_rises_are_feasible_and_bound_the_cost_of_a_removal(self) -> None:
+    def test_repaired_rises_are_feasible_and_bound_the_cost_of_a_removal(self) -> None:
         exact = lower = 0
         for problem in problems(seed=21, count=200):
             selected = Selected(problem, size=3)
@@ -73,7 +73,7 @@ class TestRemovals:
                 selected.place(2 + swap, slot)
                 left = rises.leeway_left(net, net.potential[p:-1])
                 slots = np.arange(3)
-                rises.mend(net, selected.ranks, removed.rises, left, problem.supply, problem.demand, slots)
+                rises.repair(net, selected.ranks, removed.rises, left, problem.supply, problem.demand, slots)
                 for other in range(3):
                     risen = potentials(net, removed.rises, other)
                     assert np.all(risen >= net.potential[:-1])

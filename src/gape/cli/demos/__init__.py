@@ -1,1 +1,1 @@
-"""Runs to look at first, on data that nobody has to protect, so that their figures may show it."""
+"""First runs to look at, on public data, so that their figures may show it."""

@@ -1,6 +1,6 @@
-"""The paper's experiment in the plane: two clusters, nine to one, that ranking and subsampling fail to keep.
+"""The paper's two-dimensional experiment: two clusters, nine to one, that ranking and subsampling fail to keep.
 
-The "private" data is made up here, from a seed, so its figures may show it; those of real data must not.
+The "private" data is drawn here from a seed, so the figures may show it. Figures of real private data must not.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ RECORDS = 2000  # n
 DELTA = 1 / (RECORDS * math.log(RECORDS))
 CENTRES = np.array([[-1.0, 0.0], [1.0, 0.0]])
 START = np.array([[0.0, -2.0], [0.0, 0.0], [0.0, 2.0]])  # S(0), m = 3
-SEPARATION = 3.0  # R; the clusters are 2 apart, and from R = 3 on the small one is as good as never dropped
+SEPARATION = 3.0  # R; the clusters are 2 apart, and from R = 3 on the small one is hardly ever dropped
 
 _SHARES = (0.9, 0.1)
 _SPREAD = 0.1
 _STEP = 0.1
-_NEAR = 0.5  # a cluster counts as kept if a sample is this near to its centre
+_NEAR = 0.5  # a cluster counts as kept if a sample is closer than this to its centre
 
 
 def mixture(rng: np.random.Generator) -> Points:
@@ -52,14 +52,14 @@ def mixture(rng: np.random.Generator) -> Points:
 
 
 def mixture_plan(epsilon: float, seed: int, rounds: int = 20, *, keep: bool = True) -> Plan:
-    """Return the paper's settings: m = 3, T = 20, two variations N(y, 0.1^2 I) of each point, beside the point."""
+    """Return the paper's settings: m = 3, T = 20, and two variations N(y, 0.1^2 I) per point, beside the point."""
     # A scale is the total variance over all coordinates, so 0.1^2 in each of two makes 0.02.
     scale = 2 * _STEP**2
     return Plan(epsilon, DELTA, rounds, len(START), scales=(scale,), copies=2, keep=keep, seed=seed)
 
 
 def mixture_generator() -> GaussianGenerator:
-    """Return the generator that starts at (0, -2), (0, 0), (0, 2) and varies a point by a round Gaussian."""
+    """Return the generator that starts at (0, -2), (0, 0), (0, 2) and varies a point by an isotropic Gaussian."""
     return GaussianGenerator.isotropic(StartFromSet(START), 2)
 
 
@@ -74,7 +74,7 @@ def selectors(separation: float = SEPARATION, threshold: float = 0.0) -> dict[st
 
 
 def trajectory(selector: Selector, private: Points, plan: Plan, noise: Noise | None = None) -> Trajectory:
-    """Run a plan on the mixture with a ledger of its own, in memory, and return what it selects in every round."""
+    """Run a plan on the mixture with its own in-memory ledger, and return what each round selects."""
     parts = (mixture_generator(), IdentityEmbedder(), LocalElectorate(private), selector)
     with closing(Ledger(":memory:", Budget(math.inf, plan.delta))) as ledger:
         return Trajectory.of(evolve(plan, *parts, Account(ledger, "demo"), noise=noise))
@@ -88,7 +88,7 @@ def clusters_kept(samples: Samples) -> int:
 
 @dataclass(frozen=True)
 class DemoRun:
-    """One method of the demo: what it kept, what it cost, and its figure."""
+    """One method of the demo: the clusters it kept, its cost, and its figure."""
 
     method: str
     trajectory: Trajectory
@@ -97,13 +97,13 @@ class DemoRun:
 
     @property
     def clusters_kept(self) -> int:
-        """How many of the two clusters the final samples cover."""
+        """Number of the two clusters that the final samples cover."""
         return clusters_kept(self.trajectory.samples[-1])
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The runs of the demo, all on one dataset, and what they cost it together."""
+    """The runs of the demo, all on one dataset, and their total privacy cost."""
 
     runs: tuple[DemoRun, ...]
     dataset_epsilon: float
@@ -120,9 +120,9 @@ def run_clusters(
 ) -> DemoResult:
     """Run ranking, subsampling and GAPE on the mixture, each at `epsilon`, and draw their trajectories.
 
-    All three read the same dataset, so they share a ledger, whose budget is just enough for all their releases:
-    the dataset pays for the three together, which is more than `epsilon`. The noise is secure, so that a second
-    demo with the same seed has the same data and other votes. `progress` is called with every state.
+    All three read the same dataset, so they share a ledger whose budget is just enough for all their releases. The
+    dataset pays for the three together, which is more than `epsilon`. The noise is secure, so a second demo with the
+    same seed has the same data and different votes. `progress` is called with every state.
     """
     require_matplotlib()
     plan = mixture_plan(epsilon, seed, rounds)
@@ -135,7 +135,7 @@ def run_clusters(
         total = ledger.total(plan.delta)
     comparison = folder / "comparison.png"
     title = f"Private Evolution on two clusters, {rounds} rounds, {runs[-1].statement.headline}"
-    comparison_figure(comparison, private, {each.method: each.trajectory for each in runs}, title)
+    comparison_figure(comparison, private, {demo_run.method: demo_run.trajectory for demo_run in runs}, title)
     return DemoResult(tuple(runs), total, plan.delta, comparison)
 
 
@@ -169,7 +169,7 @@ def _new_folder(folder: str | Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         occupied = any(folder.iterdir())
     except OSError as error:
-        raise RunError(f"the folder {folder} cannot be made ({error.strerror}); name another one") from error
+        raise RunError(f"the folder {folder} cannot be created ({error.strerror}); choose another one") from error
     if occupied:
-        raise RunError(f"the folder {folder} is not empty; look at what is there, and name a new folder or delete it")
+        raise RunError(f"the folder {folder} must be empty and is not; choose a new folder or delete this one")
     return folder

@@ -1,8 +1,8 @@
-"""Text in three minutes: forum questions that play the private data, the embedded model, and a figure of the way.
+"""Synthetic text in three minutes: forum questions as private data, the embedded model, and a figure of the progress.
 
-The questions are public domain (self posts of Reddit up to 2013, collected as "Reddit Top 2.5 Million" under the ODC
-PDDL 1.0; cut to short ones without links or strong words), so that the figure may show them; that of real private data
-must not be published.
+The questions are in the public domain (Reddit self posts up to 2013, collected as "Reddit Top 2.5 Million" under the
+ODC PDDL 1.0; only short ones without links or strong words), so the figure may show them. A figure of real private
+data must not be published.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from gape.runs.settings import Settings
 from gape.runs.synthesize import SyntheticTexts, run_text
 
 RUN = "run"
-_MEASURED = 400  # of the records; for the figure alone
+_MEASURED = 400  # number of records in the figure and in the distances
 
 
 @dataclass(frozen=True)
 class TextDemo:
-    """What the demo made, and how near it came."""
+    """The synthetic texts of the demo, and how close they got to the private ones."""
 
     result: SyntheticTexts
     records: int
-    measured: int  # of the records, for gaps and figure
-    gaps: tuple[float, ...]  # after each round, the start first: mean distance from a record to the nearest text
+    measured: int  # number of records used for gaps and figure
+    gaps: tuple[float, ...]  # mean distance from a record to the nearest text, at the start and after each round
     figure: Path
 
 
@@ -63,14 +63,14 @@ def run_questions(
     seed: int = 0,
     progress: Callable[[Progress], None] | None = None,
 ) -> TextDemo:
-    """Make synthetic questions from the private ones, and draw how each round came nearer to them.
+    """Make synthetic questions from the private ones, and plot how each round gets closer to them.
 
-    The run is an ordinary one, in the folder `run`, and is resumed by the same call.
+    The run is an ordinary one in the subfolder `run`. The same call resumes it.
     """
     require_matplotlib()
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / RUN).exists())):
-        raise RunError(f"{folder} exists and holds no demo; name a new folder")
+        raise RunError(f"{folder} exists and is not the folder of a demo; choose a new folder")
     with as_file(files(__package__) / "questions.csv.gz") as data:
         records = load_texts(data, "text")
     result = run_text(demo_settings(epsilon, seed), folder / RUN, source=records.content.tolist(), progress=progress)
@@ -80,7 +80,7 @@ def run_questions(
     layout = Layout(folder / RUN)
     rounds = [layout.round(turn).synthetic for turn in layout.complete()]
     rounds.sort(key=lambda path: int(path.parent.name))
-    # As many of the start as of every round, so that it is their place that is compared and not their number.
+    # As many texts of the start as of each round, so that the comparison is of positions, not of numbers.
     written = [embedder.embed(samples_from_arrow(read_table(path)["sample"])[: len(result)]) for path in rounds]
     gaps = tuple(float(distances(private, points).min(axis=1).mean()) for points in written)
     drawn = folder / "way.png"
@@ -89,7 +89,7 @@ def run_questions(
 
 
 def _draw(path: Path, private: Points, written: list[Points], gaps: tuple[float, ...], title: str) -> None:
-    """Draw the texts at the start and at the end among the private ones, and the distance between them by round."""
+    """Draw the first and the last texts among the private ones, and the distance between them by round."""
     plane = _principal_plane(private)
     with figure(path, columns=3, size=(9.6, 3.4)) as (fig, axes):
         for axis, name, points in ((axes[0, 0], "start", written[0]), (axes[0, 1], "end", written[-1])):
@@ -109,7 +109,7 @@ def _draw(path: Path, private: Points, written: list[Points], gaps: tuple[float,
 
 
 def _principal_plane(points: Points) -> Floats:
-    """Return the two directions, (d, 2), in which the points spread most."""
+    """Return the two directions, (d, 2), of largest variance."""
     centred = points - points.mean(axis=0)
     _, _, directions = np.linalg.svd(centred.astype(np.float64), full_matrices=False)
     plane: Floats = directions[:2].T

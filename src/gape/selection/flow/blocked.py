@@ -1,9 +1,9 @@
-"""The search where the costs are too many to hold: the flow and the selected points in turn.
+"""The search in bounded memory, when the costs do not fit: it optimises the flow and the selected points in turn.
 
-With the flow into the negative weights held, the objective is a k-median with the weights that go to the selected
-points, and any swap that lowers it lowers the objective. With the selected points held, the objective is one flow. Each
-is brought to its optimum while the other is held, until no swap is left. Costs are computed in blocks as they are
-needed, and kept as far as the memory allows.
+With the flow into the negative weights held fixed, the objective is a k-median with the weights that go to the selected
+points, and any swap that lowers it lowers the objective. With the selected points held fixed, the objective is one
+flow. Each is optimised while the other is held, until no swap is left. Costs are computed in blocks as they are needed,
+and kept as far as memory allows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BYTES = 4  # of one cost
 
 
 class BlockedSearch:
-    """Local search at held flow, in bounded memory; where no weight is negative, that proves all there is to prove."""
+    """Local search at held flow, in bounded memory. If no weight is negative, its result is a proven local optimum."""
 
     def __init__(self, signed: SignedPoints, candidates: Indices, start: Indices, memory: float) -> None:
         """Start from the candidates at the positions `start`, and keep costs in at most `memory` bytes."""
@@ -32,7 +32,7 @@ class BlockedSearch:
         self.chosen = start.copy()  # positions in candidates
         self.swaps = 0
         self.absent = 4.0 * signed.scale
-        # All arcs are priced a few times, and all rows of candidates too: what is kept of them is not computed again.
+        # All arcs and all rows of candidates are used several times: those that are kept are not computed again.
         p, q, c = len(signed.sources), len(signed.sinks), len(candidates)
         keep_arcs = _BYTES * p * q <= memory * 0.45
         keep_rows = _BYTES * c * p <= memory * 0.9 - _BYTES * p * q * keep_arcs
@@ -46,7 +46,7 @@ class BlockedSearch:
         self.best = (self.chosen.copy(), self.cost)
 
     def run(self, *, certify: bool, progress: Callable[[Progress], None] | None = None) -> None:  # noqa: ARG002
-        """Swap at held flow, re-optimise the flow, and so on until no swap pays."""
+        """Swap at held flow and re-optimise the flow, until no swap pays."""
         while self._swap_at_held_flow(progress):
             flow.set_root_costs(self.net, self._nearest_chosen())
             self.net = flow.optimise_by(self.net, self.table)
@@ -56,7 +56,7 @@ class BlockedSearch:
                 return  # no flow has changed, and no swap was left
 
     def _swap_at_held_flow(self, progress: Callable[[Progress], None] | None) -> int:
-        """Bring the k-median with the weights that go to the selected points to a local optimum; count the swaps."""
+        """Bring the k-median with the weights that go to the selected points to a local optimum; return the swaps."""
         held = flow.root_flow(self.net)
         kept = np.flatnonzero(held > 0)
         if not len(kept):  # the negative weights take everything
@@ -93,7 +93,7 @@ class BlockedSearch:
         return made
 
     def _endless_rows(self, kept: Indices) -> Iterator[tuple[int, Costs]]:
-        """Give the distances of one candidate after the other to the sources `kept`, over and over."""
+        """Yield the distances of each candidate to the sources `kept`, in an endless cycle."""
         while True:
             for start in range(0, len(self.candidates), _ROWS):
                 block = self.to_candidates(slice(start, start + _ROWS), kept)
@@ -101,7 +101,7 @@ class BlockedSearch:
                     yield start + offset, row
 
     def _reserve(self, kept: Indices) -> swaps.Reserve:
-        """Find the nearest chosen of the sources `kept`, a block of sources at a time."""
+        """Find the nearest chosen points of the sources `kept`, one block of sources at a time."""
         parts = []
         for start in range(0, len(kept), _ROWS):
             costs = self.to_candidates.some(self.chosen, kept[start : start + _ROWS])
@@ -113,15 +113,15 @@ class BlockedSearch:
 
 
 class _Rows:
-    """Costs from some points to others, one block of rows at a time; kept in float32 where they are to be."""
+    """Costs between two sets of points, one block of rows at a time; with `keep`, kept in float32."""
 
     def __init__(self, signed: SignedPoints, rows: Indices, columns: Indices, *, keep: bool) -> None:
         self._signed, self._rows, self._columns = signed, rows, columns
         self._kept = signed.costs(rows, columns, dtype=np.float32) if keep else None
 
     def __call__(self, block: slice, columns: Indices | None = None) -> Costs:
-        everything = columns is None or len(columns) == len(self._columns)
-        if self._kept is not None and everything:
+        all_columns = columns is None or len(columns) == len(self._columns)
+        if self._kept is not None and all_columns:
             return self._kept[block]
         rows = np.arange(len(self._rows))[block]
         return self.some(rows, np.arange(len(self._columns)) if columns is None else columns)

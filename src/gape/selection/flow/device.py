@@ -1,7 +1,7 @@
-"""Truncated distances computed on a GPU, where there is one, in float64 as on the processor.
+"""Truncated distances computed on a GPU, in float64 as on the CPU.
 
-Both computations are within 1e-8 of the exact distance, and what is held of them is rounded to float32. So the device
-decides how long distances take, and nothing else but the last digit of a float32.
+Both computations are within 1e-8 of the exact distance, and the stored distances are rounded to float32. So the device
+affects only the speed, and possibly the last digit of a float32.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gape.core.types import Costs, Indices, Points
 # Below this share of the squared norms the expansion |x|^2 - 2xy + |y|^2 has lost half of its digits.
 _CANCELLED = 1e-7
 
-_BYTES = 2**28  # of one float64 block on the device; there are a few at a time
+_BYTES = 2**28  # size of one float64 block on the device; there are a few at a time
 
 
 def on_device(points: Points, device: str) -> DeviceCosts | None:
-    """Hold points on a device; None where it is full, and the processor has to do."""
+    """Copy points to a device; return None if it is full, and the CPU has to be used."""
     try:
         return DeviceCosts(points, device)
     except RuntimeError as error:
@@ -32,10 +32,10 @@ def on_device(points: Points, device: str) -> DeviceCosts | None:
 
 
 class DeviceCosts:
-    """Costs between points that are held on a device of torch."""
+    """Costs between points that are stored on a torch device."""
 
     def __init__(self, points: Points, device: str) -> None:
-        """Copy the points, (v, d), to the device; only what is asked of them comes back."""
+        """Copy the points, (v, d), to the device. Only requested costs are copied back."""
         self.name = device
         self._torch: Any = importlib.import_module("torch")
         self._points = self._torch.from_numpy(np.ascontiguousarray(points)).to(device)
@@ -47,11 +47,11 @@ class DeviceCosts:
         if not result.size:
             return result
         kind = torch.float32 if dtype == np.float32 else torch.float64
-        right = self._some(columns)
+        right = self._load(columns)
         right_norms = (right * right).sum(1)
         count = max(1, _BYTES // (8 * len(columns)))
         for start in range(0, len(rows), count):
-            left = self._some(rows[start : start + count])
+            left = self._load(rows[start : start + count])
             norms = (left * left).sum(1)[:, None] + right_norms[None, :]
             squared = norms - 2.0 * (left @ right.T)
             i, j = torch.nonzero(squared <= _CANCELLED * norms, as_tuple=True)
@@ -64,5 +64,5 @@ class DeviceCosts:
             torch.from_numpy(result[start : start + count]).copy_(costs.to(kind))
         return result
 
-    def _some(self, indices: Indices) -> Any:
+    def _load(self, indices: Indices) -> Any:
         return self._points[self._torch.from_numpy(indices).to(self.name)].double()

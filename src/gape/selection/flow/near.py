@@ -1,4 +1,4 @@
-"""The arcs that matter: for every node the few of least reduced cost, and how far potentials may move without the rest.
+"""Near arcs: for each node the few arcs of least reduced cost, and how far potentials may move without the others.
 
 Let r0 be the reduced costs at the anchor potentials. Of the arcs of a node that are not near, none has r0 below twice
 its leeway, so an arc that is near to neither of its ends has r0 >= leeway_x + leeway_y: as long as no source has risen
@@ -14,7 +14,7 @@ from gape._support.compiled import compiled, in_threads, threads
 from gape.core.types import Costs, Floats, Indices
 
 NEAR = 40
-CHUNK = 128  # arcs looked at together; one vectorised test rejects nearly all chunks
+CHUNK = 128  # arcs tested together; one vectorised test rejects nearly all chunks
 _ROWS = 256  # rows of costs in one piece of work
 
 
@@ -37,12 +37,12 @@ def near_arcs(
     p, q = len(sources), len(sinks)
     chosen_sinks, to_sinks, least_from_sources = _chosen(rows, p, sinks)
     chosen_sources, to_sources, least_from_sinks = _chosen(columns, q, -sources)
-    # An arc is known by its place in the (p, q) matrix; one that both ends have chosen is kept once.
+    # An arc is identified by its position in the (p, q) matrix; one that both ends have chosen is kept once.
     arcs = np.concatenate(
         [(np.arange(p)[:, None] * q + chosen_sinks).ravel(), (chosen_sources * q + np.arange(q)[:, None]).ravel()]
     )
-    arcs, places = np.unique(arcs, return_index=True)
-    costs = np.concatenate([to_sinks.ravel(), to_sources.ravel()])[places]
+    arcs, first = np.unique(arcs, return_index=True)
+    costs = np.concatenate([to_sinks.ravel(), to_sources.ravel()])[first]
     x, y = np.divmod(arcs, max(q, 1))
     by_sink = np.argsort(y, kind="stable")
     degrees = np.concatenate([np.bincount(x, minlength=p), np.bincount(y, minlength=q)])
@@ -55,7 +55,7 @@ def near_arcs(
 
 
 def _chosen(rows: Callable[[slice], Costs], count: int, addend: Floats) -> tuple[Indices, Floats, Floats]:
-    """Choose the columns of least cost plus `addend` in each of `count` rows; the last is the least of the others."""
+    """Choose the columns of least cost plus `addend` in each of `count` rows, and the least of the other columns."""
     keep = min(NEAR, len(addend))
     columns = np.empty((count, keep), dtype=np.int64)
     costs = np.empty((count, keep))
@@ -75,13 +75,13 @@ def _least_of_rows(rows: Costs, addend: Floats, columns: Indices, costs: Floats,
     """Fill `columns` and `costs` with the least of each row plus `addend`, and `least` with the least of the rest."""
     keep = columns.shape[1]
     values = np.empty(keep + 1)
-    places = np.empty(keep + 1, dtype=np.int64)
+    positions = np.empty(keep + 1, dtype=np.int64)
     for i in range(rows.shape[0]):
         values[:] = np.inf
-        places[:] = -1
+        positions[:] = -1
         worst = 0
         for low in range(0, rows.shape[1], CHUNK):
-            # A loop from zero over slices vectorises, and a search for any hit does where a minimum does not.
+            # A loop from zero over slices vectorises, and so does a search for any hit, unlike a minimum.
             c, a = rows[i, low : low + CHUNK], addend[low : low + CHUNK]
             bound = values[worst]
             hit = np.int32(0)
@@ -91,23 +91,23 @@ def _least_of_rows(rows: Costs, addend: Floats, columns: Indices, costs: Floats,
                 for k in range(c.shape[0]):
                     value = c[k] + a[k]
                     if value < values[worst]:
-                        values[worst], places[worst] = value, low + k
+                        values[worst], positions[worst] = value, low + k
                         worst = int(np.argmax(values))
         least[i] = values[worst]
-        place = 0
+        column = 0
         for k in range(keep + 1):
             if k != worst:
-                columns[i, place] = places[k]
-                costs[i, place] = rows[i, places[k]]
-                place += 1
+                columns[i, column] = positions[k]
+                costs[i, column] = rows[i, positions[k]]
+                column += 1
 
 
 @compiled
 def least(costs: Costs, potentials: Floats, sign: float, bound: float) -> tuple[float, int]:
-    """Find the least costs[k] + sign * potentials[k] below `bound`; -1 where none is."""
-    found = -1
+    """Find the least costs[k] + sign * potentials[k] below `bound`, and k; -1 if there is none."""
+    best = -1
     for low in range(0, costs.shape[0], CHUNK):
-        # A loop from zero over slices vectorises, and a search for any hit does where a minimum does not.
+        # A loop from zero over slices vectorises, and so does a search for any hit, unlike a minimum.
         c, v = costs[low : low + CHUNK], potentials[low : low + CHUNK]
         hit = np.int32(0)
         for k in range(c.shape[0]):
@@ -116,5 +116,5 @@ def least(costs: Costs, potentials: Floats, sign: float, bound: float) -> tuple[
             for k in range(c.shape[0]):
                 value = c[k] + sign * v[k]
                 if value < bound:
-                    bound, found = value, low + k
-    return bound, found
+                    bound, best = value, low + k
+    return bound, best

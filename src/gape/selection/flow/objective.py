@@ -15,7 +15,7 @@ from gape.core.types import Costs, Floats, Indices, NoisyVotes, Points
 from gape.selection.flow import simplex as flow
 from gape.selection.flow.device import DeviceCosts
 
-_SIDE = 512  # of a tile of distances, whose temporaries stay in the caches
+_SIDE = 512  # side of a tile of distances, whose temporaries stay in the caches
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class SignedPoints:
     demand: Floats  # (q,): -w_y
     cap: float  # R/3
     scale: float  # at least the largest truncated distance between any two of the points
-    device: DeviceCosts | None = None  # computes the distances; None: the processor does
+    device: DeviceCosts | None = None  # GPU that computes the distances; None for the CPU
 
     @property
     def feasible(self) -> bool:
@@ -44,9 +44,9 @@ class SignedPoints:
             except RuntimeError as error:
                 if not is_full(error):
                     raise
-                let_go()  # and the processor does it
+                let_go()  # and compute on the CPU
         costs = np.empty((len(rows), len(columns)), dtype=dtype)
-        left, right = (self.points[each].astype(np.float64) for each in (rows, columns))
+        left, right = (self.points[indices].astype(np.float64) for indices in (rows, columns))
 
         def fill(_: int, corner: tuple[int, int]) -> None:
             at, of = (slice(start, start + _SIDE) for start in corner)
@@ -90,12 +90,16 @@ def signed_points(points: Points, weights: NoisyVotes | Floats, separation: floa
 
 
 def check_selected(selected: Indices, count: int) -> Indices:
-    """Return the selected indices as an array, or say what is wrong with them."""
+    """Return the selected indices as an array, or refuse them."""
     indices = np.asarray(selected, dtype=np.int64)
     if indices.ndim != 1 or not len(indices):
-        raise InputError(f"selected must be a non-empty list of indices, got shape {indices.shape}")
+        raise InputError(
+            f"selected must be a non-empty list of indices, got shape {indices.shape}; select at least one point"
+        )
     if indices.min() < 0 or indices.max() >= count:
-        raise InputError(f"selected indices must lie in 0..{count - 1}, got {indices.min()}..{indices.max()}")
+        raise InputError(
+            f"selected indices must be in 0..{count - 1}, got {indices.min()}..{indices.max()}; index into the points"
+        )
     return indices
 
 
@@ -103,8 +107,8 @@ def flow_cost(points: Points, weights: NoisyVotes | Floats, selected: Indices, s
     """Minimum cost of sending every positive weight to a negative one or to a selected point.
 
     min_f sum_{x in D+, y in D-} c(x, y) f(x, y) + sum_{x in D+, z in selected} c(x, z) f(x, z), where x sends
-    exactly w_x, y receives exactly -w_y, and c(x, y) = min(rho(x, y), separation / 3). Infinite where the
-    negative weight exceeds the positive. `selected` are indices into `points`, (v, d); `weights` is (v,).
+    exactly w_x, y receives exactly -w_y, and c(x, y) = min(rho(x, y), separation / 3). Infinite if the negative
+    weight exceeds the positive. `selected` are indices into `points`, (v, d); `weights` is (v,).
     """
     signed = signed_points(points, weights, separation)
     selected = check_selected(selected, len(signed.points))

@@ -1,14 +1,14 @@
-"""All swaps of one candidate at once: excluded by bounds, or decided by the flow.
+"""All swaps of one candidate at once: they are excluded by bounds, or decided by the flow.
 
 Let a be a candidate and r_b the rises without the selected point b (`rises.py`). Start from potentials that are
-feasible with a beside all selected points, and add r_b. That violates no arcs but those of sources that rise: to a
-itself, and to sinks that a has made fall. Where such sources are held back as far as needed, the potentials are
-feasible for the swap, and their dual objective bounds it from below. Most pairs do not meet at all, and then the bound
-is the exact objective: the changes by adding and by removing add up. The bounds come in three strengths.
+feasible with a beside all selected points, and add r_b. That can violate only arcs of sources that rise: to a itself,
+and to sinks that a has made fall. If such sources are held back as far as needed, the potentials are feasible for the
+swap, and their dual objective bounds it from below. Most pairs do not interact at all, and then the bound is the exact
+objective: the changes by adding and by removing add up. The bounds come in three strengths.
 
 1. The sinks do not fall; sources nearer to a than their potential do. No flow is needed.
 2. Potentials re-optimised with a. One pass over the sources that a holds back bounds the swaps with all slots.
-3. The same for one slot, with the sinks that rise when it goes.
+3. The same for one slot, with the sinks that rise when it is removed.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from gape.selection.flow.tree import Network
 
 
 class Position(NamedTuple):
-    """What the swaps of all candidates start from; nothing in it is written to."""
+    """The common starting point of the swaps of all candidates. It is read-only."""
 
     net: Network  # optimal for the selected set
     ranks: Ranks
@@ -33,7 +33,7 @@ class Position(NamedTuple):
     demand: Floats
     strayed: Indices  # the sources that rise beyond their leeway without some slot
     target: float  # the objective must fall below it
-    tries: int  # how many swaps of a candidate are tried by the flow at most
+    tries: int  # maximum number of swaps of a candidate that are tried by the flow
 
 
 class Work(NamedTuple):
@@ -44,25 +44,25 @@ class Work(NamedTuple):
     root_costs: Floats  # (p,): of `added`
     lowest: Floats  # (p+q,): potentials feasible with the candidate, nowhere above the optimal ones
     near_caps: Floats  # (p,): how far the near arcs to fallen sinks let each source rise
-    far_caps: Floats  # (p,): how far the other arcs to them and the candidate do
+    far_caps: Floats  # (p,): how far the other arcs to them and to the candidate let it rise
     fallen: Indices  # (q,): the sinks that have fallen
     sink_rises: Floats  # (q,): of one slot; zero between uses
     lower: Floats  # (m,): bounds on the objective with the candidate in the place of each slot
-    failures: Indices  # (m,): swaps of each slot tried in vain
+    failures: Indices  # (m,): swaps of each slot that were tried and did not pay
     unlimited: Floats  # (p,): infinity
 
 
 def position(
     net: Network, ranks: Ranks, rises: Rises, supply: Floats, demand: Floats, target: float, tries: int
 ) -> Position:
-    """Put together what the swaps of all candidates start from."""
+    """Assemble the common starting point of the swaps of all candidates."""
     p = len(supply)
     strayed = np.flatnonzero(net.potential[:p] + rises.highest - net.anchor[:p] > net.leeway[:p])
     return Position(net, ranks, rises, supply, demand, strayed, target, tries)
 
 
 def work(net: Network, size: int) -> Work:
-    """Set memory aside for one thread."""
+    """Allocate the memory of one thread."""
     p, q = net.costs.shape
     return Work(
         added=twin(net),
@@ -83,7 +83,7 @@ def work(net: Network, size: int) -> Work:
 def slots_at_held_flow(at: Position, work: Work, rows: Costs, found: Indices) -> None:
     """Find for the candidates at distances `rows`, (k, p), the slot to remove from the flow with the candidate added.
 
-    That flow is held. `found`, (k, options), starts with the slot where the swap pays; -1 stands for none.
+    That flow is held. `found`, (k, options), starts with the slot where the swap pays; -1 means none.
     """
     for i in range(rows.shape[0]):
         objective = add(at, work, rows[i])
@@ -98,8 +98,8 @@ def slots_at_held_flow(at: Position, work: Work, rows: Costs, found: Indices) ->
 def slots(at: Position, work: Work, rows: Costs, found: Indices) -> None:
     """Find for the candidates at distances `rows`, (k, p), a slot such that the swap pays.
 
-    `found`, (k, options), starts with that slot, and goes on with others that may do; -1 stands for none. Where the
-    rises hold and the number of tries is not limited, none proves that no swap of the candidate pays.
+    `found`, (k, options), starts with that slot, followed by others that may pay; -1 means none. If the rises are valid
+    and the number of tries is not limited, none proves that no swap of the candidate pays.
     """
     for i in range(rows.shape[0]):
         _find_slots(at, work, rows[i], found[i])
@@ -131,7 +131,7 @@ def _find_slots(at: Position, work: Work, row: Costs, found: Indices) -> None:
 
 @compiled
 def bound_without_flow(at: Position, work: Work, row: Costs) -> None:
-    """Bound the objective with the candidate in the place of each slot, the sinks where they are or risen."""
+    """Bound the objective with the candidate in each slot, with the sinks where they are or higher."""
     rises, lower = at.rises, work.lower
     lower[:] = rises.gains
     objective = at.net.objective[0]
@@ -147,7 +147,7 @@ def bound_without_flow(at: Position, work: Work, row: Costs) -> None:
 
 @compiled
 def _hold_back(at: Position, lower: Floats, x: int, here: float, cap: float) -> None:
-    """Take from the bound of each slot what is lost when source `x`, now at `here`, rises to `cap` at most."""
+    """Subtract from the bound of each slot the loss if source `x`, now at `here`, rises at most to `cap`."""
     rises = at.rises
     for k in range(rises.source_starts[x], rises.source_starts[x + 1]):
         excess = here + rises.source_values[k] - cap
@@ -174,9 +174,9 @@ def add(at: Position, work: Work, row: Costs) -> float:
 
 @compiled
 def bound_with_flow(at: Position, work: Work, row: Costs, objective: float) -> None:
-    """Bound the objective with the candidate in the place of each slot, from the potentials with the candidate.
+    """Bound the objective with the candidate in each slot, from the potentials with the candidate.
 
-    The sinks that rise with a slot are taken to stay: how far sources may rise is then the same for all slots.
+    The sinks that rise with a slot are assumed to stay, so that the limits of the sources are the same for all slots.
     """
     _find_caps(at, work, row)
     lower = work.lower
@@ -192,7 +192,7 @@ def bound_with_flow(at: Position, work: Work, row: Costs, objective: float) -> N
 def _find_caps(at: Position, work: Work, row: Costs) -> None:
     """Find how far sources may rise before an arc to a sink that has fallen, or to the candidate, is violated.
 
-    An arc that is not near cannot be as long as both of its ends keep within their leeway, nor as long as both together
+    An arc that is not near cannot be violated while both of its ends stay within their leeway, nor while both together
     move by less than twice the leeway of either.
     """
     net, lowest = at.net, work.lowest
@@ -228,7 +228,7 @@ def _find_caps(at: Position, work: Work, row: Costs) -> None:
 
 @compiled
 def joint_gain(at: Position, work: Work, slot: int) -> float:
-    """Return by how much the dual objective rises at least from `lowest` when a slot goes."""
+    """Return a lower bound on the rise of the dual objective from `lowest` when a slot is removed."""
     net, rises, lowest = at.net, at.rises, work.lowest
     p = at.supply.shape[0]
     begin, end = rises.starts[slot], rises.starts[slot + 1]
@@ -254,7 +254,7 @@ def joint_gain(at: Position, work: Work, slot: int) -> float:
 
 @compiled
 def _pays(at: Position, work: Work, row: Costs, slot: int) -> bool:
-    """Say whether the objective falls below the target when a slot goes from where the candidate was added."""
+    """Whether the objective falls below the target when a slot is removed after the candidate was added."""
     ranks, raised = at.ranks, work.root_costs
     losers = np.flatnonzero((ranks.near == slot) & (row > ranks.first))
     loss = np.empty(losers.shape[0])

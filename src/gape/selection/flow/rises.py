@@ -1,9 +1,9 @@
-"""How far potentials rise when a selected point is removed: what the removal costs at least, kept sparse.
+"""Rises of the potentials when a selected point is removed: a lower bound on the cost of the removal, kept sparse.
 
 For every slot b of the selected set S let r_b >= 0 be rises such that the optimal potentials plus r_b violate no arc
 once b is gone. By duality the objective without b is higher by at least sum_x w_x r_b(x) - sum_y |w_y| r_b(y), and by
 exactly that if the rises come from a flow re-optimised without b. They are zero almost everywhere. When S changes they
-are mended, in a small fraction of the time that it takes to find them, and found anew where that has worn them down.
+are repaired, in a small fraction of the time that it takes to find them, and found again if repairs have weakened them.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from gape.selection.flow.tree import Network
 
 _SLOTS = 16  # slots in one piece of work
 
-# Rises are found anew when mending has left less than this share of what they gained.
+# Rises are found again when repairs have left less than this share of their gain.
 _WORN = 0.8
 
 
@@ -30,7 +30,7 @@ class Rises(NamedTuple):
     starts: Indices  # (m+1,): where the rises of each slot start in the next two
     nodes: Indices
     values: Floats
-    gains: Floats  # (m,): by how much the objective rises at least without the slot
+    gains: Floats  # (m,): lower bounds on the rise of the objective without the slot
     source_starts: Indices  # (p+1,): where the rises of each source start in the next two
     source_slots: Indices
     source_values: Floats
@@ -38,81 +38,81 @@ class Rises(NamedTuple):
 
 
 class Leeway(NamedTuple):
-    """What the near arcs leave to the sinks; see `near.py`."""
+    """The leeway that sinks have left; see `near.py`."""
 
-    spare: float  # the least leeway left to the sinks that have any
+    spare: float  # the least leeway of the sinks that have any
     strayed: Indices  # the sinks that have none
-    farthest: float  # how far any sink has fallen at most
+    farthest: float  # the largest fall of any sink
 
 
 class Removals:
     """The rises without each slot, brought up to date when the selected set has changed."""
 
     def __init__(self, supply: Floats, demand: Floats, size: int) -> None:
-        """Know nothing yet about any of `size` slots."""
+        """Start with no rises for any of `size` slots."""
         self.supply, self.demand = supply, demand
         self.rises = _by_source(
             [np.zeros(0, dtype=np.int64)] * size, [np.zeros(0)] * size, np.zeros(size), sources=len(supply)
         )
-        self._found = np.full(size, np.inf)  # what the rises gained when they were found; infinite: not found yet
-        self._found_at = np.full(size, -1)  # how many swaps had been made then
-        self._failures = np.zeros(size, dtype=np.int64)  # swaps that they did not exclude and that were tried in vain
-        self._mended_at = -1
+        self._gain_when_found = np.full(size, np.inf)  # infinite if not found yet
+        self._found_at = np.full(size, -1)  # number of swaps made by then
+        self._failures = np.zeros(size, dtype=np.int64)  # swaps that the rises did not exclude and that did not pay
+        self._repaired_at = -1
 
     def forget(self, slot: int) -> None:
-        """Take note that another point is in the slot."""
-        self._found[slot] = np.inf
+        """Forget the rises of a slot that contains another point now."""
+        self._gain_when_found[slot] = np.inf
 
     def doubt(self, failures: Indices) -> None:
-        """Take note how many swaps of each slot, (m,), were tried in vain."""
+        """Add the numbers of swaps of each slot, (m,), that were tried and did not pay."""
         self._failures += failures
 
     def renew(self, net: Network, ranks: Ranks, trials: Sequence[Network], swaps: int, *, proof: bool) -> None:
         """Bring the rises up to date with the network and the ranks, after `swaps` swaps.
 
-        For a proof all of them hold afterwards. Else those of which nothing worse is known stay as they are, a guess
-        that has to be tried. `trials` are twins of the network, one for each thread.
+        For a proof all of them are valid afterwards. Otherwise those that have not failed stay unchanged, as guesses
+        that must be tried. `trials` are twins of the network, one for each thread.
         """
         worn = self._failures > 0
-        mending = proof and self._mended_at != swaps
-        if mending:
-            self._mend(net, ranks, trials)
-            self._mended_at = swaps
-            worn |= self.rises.gains < _WORN * self._found
-        wanted = np.flatnonzero(np.isinf(self._found) | (worn & (self._found_at != swaps)))
+        repairing = proof and self._repaired_at != swaps
+        if repairing:
+            self._repair(net, ranks, trials)
+            self._repaired_at = swaps
+            worn |= self.rises.gains < _WORN * self._gain_when_found
+        wanted = np.flatnonzero(np.isinf(self._gain_when_found) | (worn & (self._found_at != swaps)))
         if len(wanted):
             self._find(net, ranks, trials, wanted)
             self._found_at[wanted], self._failures[wanted] = swaps, 0
-        elif mending:
+        elif repairing:
             sort_by_source(self.rises)
 
-    def _mend(self, net: Network, ranks: Ranks, trials: Sequence[Network]) -> None:
-        p, size = len(self.supply), len(self._found)
+    def _repair(self, net: Network, ranks: Ranks, trials: Sequence[Network]) -> None:
+        p, size = len(self.supply), len(self._gain_when_found)
         left = leeway_left(net, net.potential[p:-1])
 
-        def mend_some(_: Network, first: int) -> None:
+        def repair_piece(_: Network, first: int) -> None:
             slots = np.arange(first, min(first + _SLOTS, size))
-            mend(net, ranks, self.rises, left, self.supply, self.demand, slots)
+            repair(net, ranks, self.rises, left, self.supply, self.demand, slots)
 
-        in_threads(mend_some, trials, range(0, size, _SLOTS))
+        in_threads(repair_piece, trials, range(0, size, _SLOTS))
 
     def _find(self, net: Network, ranks: Ranks, trials: Sequence[Network], slots: Indices) -> None:
-        def find_some(trial: Network, first: int) -> list[tuple[Indices, Floats]]:
+        def find_piece(trial: Network, first: int) -> list[tuple[Indices, Floats]]:
             return [find(net, ranks, slot, trial) for slot in slots[first : first + _SLOTS].tolist()]
 
-        found = in_threads(find_some, trials, range(0, len(slots), _SLOTS))
+        pieces = in_threads(find_piece, trials, range(0, len(slots), _SLOTS))
         old = self.rises
         nodes: list[Indices] = np.split(old.nodes, old.starts[1:-1])
         values: list[Floats] = np.split(old.values, old.starts[1:-1])
-        for slot, (risen, by) in zip(slots.tolist(), (pair for piece in found for pair in piece), strict=True):
+        for slot, (risen, by) in zip(slots.tolist(), (pair for piece in pieces for pair in piece), strict=True):
             nodes[slot], values[slot] = risen, by
         self.rises = _by_source(nodes, values, old.gains, sources=len(self.supply))
         sum_gains(self.rises, self.supply, self.demand, slots)
-        self._found[slots] = self.rises.gains[slots]
+        self._gain_when_found[slots] = self.rises.gains[slots]
 
 
 def _by_source(nodes: list[Indices], values: list[Floats], gains: Floats, *, sources: int) -> Rises:
-    """Join the rises of all slots and sort them by source too."""
+    """Concatenate the rises of all slots, and also sort them by source."""
     joined = np.concatenate(nodes)
     count = int((joined < sources).sum())
     rises = Rises(
@@ -140,21 +140,21 @@ def sort_by_source(rises: Rises) -> None:
             starts[x + 1] += 1
     for x in range(p):
         starts[x + 1] += starts[x]
-    place = starts[:-1].copy()
+    position = starts[:-1].copy()
     rises.highest[:] = 0.0
     for slot in range(rises.gains.shape[0]):
         for k in range(rises.starts[slot], rises.starts[slot + 1]):
             x = rises.nodes[k]
             if x < p:
-                rises.source_slots[place[x]] = slot
-                rises.source_values[place[x]] = rises.values[k]
+                rises.source_slots[position[x]] = slot
+                rises.source_values[position[x]] = rises.values[k]
                 rises.highest[x] = max(rises.highest[x], rises.values[k])
-                place[x] += 1
+                position[x] += 1
 
 
 @compiled
 def sum_gains(rises: Rises, supply: Floats, demand: Floats, slots: Indices) -> None:
-    """Set the gains of `slots` to what their rises add to the dual objective."""
+    """Set the gains of `slots` to the sums that their rises add to the dual objective."""
     p = supply.shape[0]
     for slot in slots:
         gain = 0.0
@@ -175,10 +175,10 @@ def find(net: Network, ranks: Ranks, slot: int, trial: Network) -> tuple[Indices
 
 
 @compiled
-def mend(
+def repair(
     net: Network, ranks: Ranks, rises: Rises, left: Leeway, supply: Floats, demand: Floats, slots: Indices
 ) -> None:
-    """Let the sources of `slots` rise just as far as the sinks that rise with them and the selected set now allow."""
+    """Let the sources of `slots` rise as far as the sinks that rise with them and the selected set now allow."""
     p = supply.shape[0]
     sinks = net.potential[p:-1].copy()
     for slot in slots:
@@ -199,7 +199,7 @@ def mend(
 
 @compiled
 def leeway_left(net: Network, sinks: Floats) -> Leeway:
-    """Find what is left where the sinks are at the potentials `sinks`, (q,), or above."""
+    """Find the leeway that is left if the sinks are at the potentials `sinks`, (q,), or above."""
     p = net.root_costs.shape[0]
     strayed = np.empty(sinks.shape[0], dtype=np.int64)
     spare, count, farthest = np.inf, 0, 0.0
@@ -219,7 +219,7 @@ def leeway_left(net: Network, sinks: Floats) -> Leeway:
 def limit(net: Network, x: int, highest: float, sinks: Floats, left: Leeway) -> float:
     """Return the largest potential of a source, up to `highest`, that violates no arc to sinks at `sinks`, (q,).
 
-    Arcs that are not near are looked at only where they could matter; their anchored reduced costs are at least twice
+    Arcs that are not near are examined only where they could matter: their anchored reduced costs are at least twice
     the leeway of either end.
     """
     p = net.root_costs.shape[0]

@@ -42,12 +42,12 @@ def on_grid(costs: Floats, largest: float) -> Floats:
 
 
 def grid_of(largest: float) -> float:
-    """Return the power of two that costs are multiples of; zero where all of them are."""
+    """Return the power of two that costs are multiples of; zero if all costs are zero."""
     return float(2.0 ** (np.ceil(np.log2(largest)) - _COST_BITS)) if largest > 0 else 0.0
 
 
 def weights_on_grid(weights: Floats) -> Floats:
-    """Round weights so that every sum of them is exact in float64; integers are left as they are."""
+    """Round weights so that every sum of them is exact in float64; integers stay unchanged."""
     if np.array_equal(weights, np.rint(weights)):
         return weights
     grid = 2.0 ** (np.ceil(np.log2(np.abs(weights).sum())) - _WEIGHT_BITS)
@@ -56,11 +56,11 @@ def weights_on_grid(weights: Floats) -> Floats:
 
 
 class Table(NamedTuple):
-    """Costs from p sources to q sinks that are too many to hold: parts of them, when asked for."""
+    """Costs from p sources to q sinks that do not fit into memory, computed in parts on request."""
 
     rows: Callable[[slice], Costs]  # of some sources to all sinks
-    columns: Callable[[slice], Costs]  # of all sources to some sinks, one sink a row
-    largest: float  # no cost is above it
+    columns: Callable[[slice], Costs]  # of all sources to some sinks, one sink per row
+    largest: float  # upper bound on all costs
 
 
 def network(costs: Costs, supply: Floats, demand: Floats, root_costs: Floats) -> Network:
@@ -71,7 +71,7 @@ def network(costs: Costs, supply: Floats, demand: Floats, root_costs: Floats) ->
 
 
 def network_of(table: Table, supply: Floats, demand: Floats, root_costs: Floats) -> Network:
-    """Build the network without holding the costs, for `optimise_by`."""
+    """Build the network without storing the costs, for `optimise_by`."""
     nothing = np.zeros((0, 0), dtype=np.float32)
     return anchored(_star(nothing, nothing, table.largest, supply, demand, root_costs), table)
 
@@ -125,7 +125,7 @@ def _star(
 
 
 def anchored(net: Network, table: Table | None = None) -> Network:
-    """Return the network with its near arcs chosen anew, at the potentials as they are, or equal ones at the start."""
+    """Return the network with its near arcs chosen again, at the current potentials, or at equal ones at the start."""
     p = len(net.root_costs)
     if table is None:
         table = Table(net.costs.__getitem__, net.costs_by_sink.__getitem__, 0.0)
@@ -168,19 +168,19 @@ def optimise(net: Network) -> int:
     """Pivot until no arc is violated; return the number of pivots."""
     pivots = 0
     while True:
-        found = _pivot_on_near_arcs(net)
-        found += _pivot_on_far_arcs(net)
-        pivots += found
-        if found == 0:
+        more = _pivot_on_near_arcs(net)
+        more += _pivot_on_far_arcs(net)
+        pivots += more
+        if more == 0:
             break
     net.proved[:] = net.potential
     return pivots
 
 
 def optimise_by(net: Network, table: Table) -> Network:
-    """Do as `optimise` does for a network that does not hold its costs.
+    """Do the same as `optimise` for a network that does not store its costs.
 
-    As long as a node has used up its leeway, the near arcs are chosen anew, which finds any that is violated.
+    While any node has used up its leeway, the near arcs are chosen again, which finds every violated arc.
     """
     while True:
         _pivot_on_near_arcs(net)
@@ -200,7 +200,7 @@ def _enqueue_all(net: Network) -> None:
 def _pivot_on_near_arcs(net: Network) -> int:
     """Pivot until no near arc of a queued node is violated, nor any arc to the root; the most violated goes first.
 
-    A violation that was found earlier is looked at again when its turn comes, since pivots mend many at once.
+    A violation that was found earlier is checked again when its turn comes, because one pivot repairs many.
     """
     p = net.root_costs.shape[0]
     pivots = 0
@@ -249,10 +249,10 @@ def _most_violated(net: Network, node: int) -> tuple[float, int, float]:
 
 @compiled
 def _pivot_on_far_arcs(net: Network) -> int:
-    """Price all arcs that may be violated and are not near, and pivot on the worst of each node; 0: none is.
+    """Price all arcs that may be violated and are not near, and pivot on the worst of each node; 0 if there is none.
 
-    The arcs of a source that has not risen above its proved potential, with the sinks that have not fallen below
-    theirs, need no look. Of the others, those between two nodes with leeway need none either.
+    Arcs between a source that has not risen above its proved potential and a sink that has not fallen below its own
+    need not be priced. Of the others, arcs between two nodes with leeway need not be priced either.
     """
     p, q = net.costs.shape
     sources, sinks = _find_strayed(net)
@@ -294,14 +294,14 @@ def strayed(net: Network) -> int:
 
 @compiled
 def _has_strayed(net: Network, node: int) -> bool:
-    """Say whether a node has used up its leeway: a source by rising, a sink by falling."""
+    """Whether a node has used up its leeway: a source by rising, a sink by falling."""
     moved = net.potential[node] - net.anchor[node]
     return bool((moved if node < net.root_costs.shape[0] else -moved) > net.leeway[node])
 
 
 @compiled
 def _find_strayed(net: Network) -> tuple[int, int]:
-    """List the nodes that have used up their leeway, sources first; return how many there are of each."""
+    """List the nodes that have used up their leeway, sources first; return the numbers of sources and sinks."""
     p = net.root_costs.shape[0]
     sources, both = 0, 0
     for node in range(net.anchor.shape[0]):
@@ -314,7 +314,7 @@ def _find_strayed(net: Network) -> tuple[int, int]:
 
 @compiled
 def set_root_costs(net: Network, root_costs: Floats) -> None:
-    """Change d_S: move the potentials that hang on it and queue what it may have made attractive."""
+    """Change d_S: update the potentials that depend on it and queue nodes whose arcs to the root may be violated."""
     root = net.parent.shape[0] - 1
     for x in range(root_costs.shape[0]):
         change = root_costs[x] - net.root_costs[x]
@@ -328,10 +328,10 @@ def set_root_costs(net: Network, root_costs: Floats) -> None:
 
 @compiled
 def reaches(net: Network, sources: Indices, root_costs: Floats, target: float) -> bool:
-    """Raise the root costs of `sources` to `root_costs`, (p,), and say whether the optimum reaches `target`.
+    """Raise the root costs of `sources` to `root_costs`, (p,), and return whether the optimum reaches `target`.
 
-    The optimum is monotone in the root costs, so raising them one after the other gives lower bounds on the way,
-    and the answer is known as soon as one of them reaches the target.
+    The optimum is monotone in the root costs, so raising them one by one gives lower bounds, and the answer is known
+    as soon as one of them reaches the target.
     """
     p, q = net.costs.shape
     for x in sources:
@@ -355,7 +355,7 @@ def _raise_root_arc(net: Network, source: int, change: float) -> None:
 
 @compiled
 def total_cost(net: Network) -> float:
-    """Return the cost of the current flow, summed anew: `objective` has gathered a rounding error with every pivot."""
+    """Return the cost of the current flow, summed again because `objective` accumulates rounding errors."""
     total = 0.0
     for node in range(net.flow.shape[0]):
         total += net.flow[node] * net.arc_cost[node]

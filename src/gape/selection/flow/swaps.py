@@ -1,6 +1,6 @@
-"""What a swap does to sum_x weight_x min(d_S(x), cap_x): the k-median part of the local-search objective.
+"""The effect of a swap on sum_x weight_x min(d_S(x), cap_x), the k-median part of the local-search objective.
 
-All kernels take the `Ranks` of the sources: which selected point is nearest, and how far it and the next one are.
+All kernels take the `Ranks` of the sources: the nearest selected point, the next one, and the distances to both.
 As in FasterPAM (Schubert & Rousseeuw 2021), all swaps of one candidate are evaluated in one pass over its distances.
 """
 
@@ -11,11 +11,11 @@ import numpy as np
 from gape._support.compiled import compiled
 from gape.core.types import Costs, Floats, Indices
 
-KEPT = 8  # of the nearest selected points of a source
+KEPT = 8  # number of nearest selected points kept per source
 
 
 class Ranks(NamedTuple):
-    """The two selected points nearest to every source, (p,) each. Selected points are named by their slot."""
+    """The two selected points nearest to each source, (p,) each. Selected points are identified by their slot."""
 
     near: Indices
     first: Floats  # distance to `near`
@@ -24,16 +24,16 @@ class Ranks(NamedTuple):
 
 
 class Reserve(NamedTuple):
-    """Who follows when a selected point goes: of every source the `known` nearest of them, the nearest first.
+    """The `known` nearest selected points of each source, nearest first: the replacements when one is removed.
 
-    Slots and distances are (KEPT, p). To know only two would mean to look at all the selected anew, for each source
-    that had one of them, after every swap.
+    Slots and distances are (KEPT, p). With only two, each source that loses one of them would have to search all
+    selected points again after every swap.
     """
 
-    slots: Indices  # -1 where none is known
-    distances: Floats  # infinite there
+    slots: Indices  # -1 if none is known
+    distances: Floats  # infinite if none is known
     known: Indices  # (p,)
-    reach: Floats  # (p,): the distance of the last that is known, beyond which there may be others
+    reach: Floats  # (p,): the distance of the last known point, beyond which there may be others
 
 
 @compiled
@@ -51,22 +51,22 @@ def reserve(to_candidates: Costs, chosen: Indices) -> Reserve:
 
 @compiled
 def _enter(kept: Reserve, x: int, slot: int, distance: float) -> None:
-    place = min(kept.known[x], KEPT - 1)
-    last = place
-    while place > 0 and distance < kept.distances[place - 1, x]:
-        kept.slots[place, x], kept.distances[place, x] = kept.slots[place - 1, x], kept.distances[place - 1, x]
-        place -= 1
-    kept.slots[place, x], kept.distances[place, x] = slot, distance
+    rank = min(kept.known[x], KEPT - 1)
+    last = rank
+    while rank > 0 and distance < kept.distances[rank - 1, x]:
+        kept.slots[rank, x], kept.distances[rank, x] = kept.slots[rank - 1, x], kept.distances[rank - 1, x]
+        rank -= 1
+    kept.slots[rank, x], kept.distances[rank, x] = slot, distance
     kept.known[x], kept.reach[x] = last + 1, kept.distances[last, x]
 
 
 @compiled
 def _leave(kept: Reserve, x: int, slot: int) -> None:
     last = kept.known[x] - 1
-    place = 0
-    while kept.slots[place, x] != slot:
-        place += 1
-    for later in range(place, last):
+    rank = 0
+    while kept.slots[rank, x] != slot:
+        rank += 1
+    for later in range(rank, last):
         kept.slots[later, x], kept.distances[later, x] = kept.slots[later + 1, x], kept.distances[later + 1, x]
     kept.slots[last, x], kept.distances[last, x] = -1, np.inf
     kept.known[x], kept.reach[x] = last, kept.distances[last - 1, x] if last > 0 else 0.0
@@ -74,7 +74,7 @@ def _leave(kept: Reserve, x: int, slot: int) -> None:
 
 @compiled
 def ranks(kept: Reserve, absent: float) -> Ranks:
-    """Rank the two nearest; `absent` stands for the distance to a missing second."""
+    """Rank the two nearest; `absent` is the distance to a missing second."""
     near, following = kept.slots[0], kept.slots[1]
     first, second = kept.distances[0], np.minimum(kept.distances[1], absent)
     return Ranks(near.copy(), first.copy(), following.copy(), second)
@@ -88,7 +88,7 @@ def _rank(r: Ranks, kept: Reserve, x: int, absent: float) -> None:
 
 @compiled
 def copy_of(r: Ranks) -> Ranks:
-    """Return ranks of their own."""
+    """Return a copy of the ranks."""
     return Ranks(r.near.copy(), r.first.copy(), r.next.copy(), r.second.copy())
 
 
@@ -117,8 +117,8 @@ def swap(r: Ranks, kept: Reserve, to_candidates: Costs, chosen: Indices, slot: i
 def replace_slot(r: Ranks, kept: Reserve, row: Costs, slot: int, size: int, absent: float) -> Indices:
     """Put a new point, at distances `row`, into one of `size` slots; return the sources whose ranks are now unknown."""
     had = kept.slots[0] == slot
-    for place in range(1, KEPT):
-        had |= kept.slots[place] == slot
+    for rank in range(1, KEPT):
+        had |= kept.slots[rank] == slot
     unknown = np.zeros(row.shape[0], dtype=np.bool_)
     for x in range(row.shape[0]):
         if had[x]:
@@ -134,7 +134,7 @@ def replace_slot(r: Ranks, kept: Reserve, row: Costs, slot: int, size: int, abse
 
 @compiled
 def assign(r: Ranks, kept: Reserve, sources: Indices, found: Reserve, absent: float) -> None:
-    """Overwrite what is known of `sources` by what was found, in their order."""
+    """Overwrite the entries of `sources` by those of `found`, in the same order."""
     for i, x in enumerate(sources):
         kept.slots[:, x], kept.distances[:, x] = found.slots[:, i], found.distances[:, i]
         kept.known[x], kept.reach[x] = found.known[i], found.reach[i]
@@ -142,13 +142,13 @@ def assign(r: Ranks, kept: Reserve, sources: Indices, found: Reserve, absent: fl
 
 
 def joined(parts: list[Reserve]) -> Reserve:
-    """Join what is known of several blocks of sources."""
-    return Reserve(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
+    """Concatenate the reserves of several blocks of sources."""
+    return Reserve(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
 
 
 @compiled
 def with_candidate(r: Ranks, row: Costs) -> Ranks:
-    """Return the ranks with a candidate added; slot -1 stands for it."""
+    """Return the ranks with a candidate added, as slot -1."""
     result = copy_of(r)
     for x in range(row.shape[0]):
         if row[x] < result.second[x]:

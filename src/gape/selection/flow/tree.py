@@ -1,4 +1,4 @@
-"""The spanning tree of a network simplex: what it is made of, and how a pivot changes it.
+"""The spanning tree of a network simplex: its data, and how a pivot changes it.
 
 The trees are strongly feasible (Cunningham 1976: every arc without flow points to the root), so degenerate pivots
 cannot cycle.
@@ -17,7 +17,7 @@ from gape.core.types import Costs, Floats, Indices
 
 
 class Network(NamedTuple):
-    """A transportation problem and a spanning tree of it; plain arrays, as the compiled kernels want them."""
+    """A transportation problem and a spanning tree of it, as plain arrays for the compiled kernels."""
 
     costs: Costs  # (p, q): c(x, y) from sources to sinks
     costs_by_sink: Costs  # (q, p): the same, laid out for column scans
@@ -25,7 +25,7 @@ class Network(NamedTuple):
     near_ends: Indices  # the node at the other end
     near_costs: Floats
     anchor: Floats  # (p+q,): the potentials for which the near arcs were chosen
-    leeway: Floats  # (p+q,): half of the least reduced cost, then, of all other arcs of the node
+    leeway: Floats  # (p+q,): half of the least reduced cost at the anchor of all other arcs of the node
     root_costs: Floats  # (p,): d_S(x)
     parent: Indices  # (p+q+1,)
     first_child: Indices
@@ -37,7 +37,7 @@ class Network(NamedTuple):
     potential: Floats  # cost of sending one unit from a node to the root along the tree
     proved: Floats  # potentials for which no arc between source and sink is violated
     objective: Floats  # (1,): cost of the flow
-    heap_keys: Floats  # max-heap of violated nodes, by how much
+    heap_keys: Floats  # max-heap of violated nodes, by the size of the violation
     heap_nodes: Indices
     heap_size: Indices  # (1,)
     heaped: NDArray[np.bool_]
@@ -51,7 +51,7 @@ class Network(NamedTuple):
 
 @compiled
 def enqueue(net: Network, node: int) -> None:
-    """Queue a node whose arcs may be violated, unless it waits already."""
+    """Queue a node whose arcs may be violated, unless it is already queued."""
     if not net.queued[node]:
         net.queued[node] = True
         capacity = net.queue.shape[0]
@@ -75,15 +75,15 @@ def push(net: Network, node: int, key: float) -> None:
     if net.heaped[node]:
         return
     net.heaped[node] = True
-    place = net.heap_size[0]
+    position = net.heap_size[0]
     net.heap_size[0] += 1
-    while place:
-        above = (place - 1) // 2
+    while position:
+        above = (position - 1) // 2
         if net.heap_keys[above] >= key:
             break
-        net.heap_keys[place], net.heap_nodes[place] = net.heap_keys[above], net.heap_nodes[above]
-        place = above
-    net.heap_keys[place], net.heap_nodes[place] = key, node
+        net.heap_keys[position], net.heap_nodes[position] = net.heap_keys[above], net.heap_nodes[above]
+        position = above
+    net.heap_keys[position], net.heap_nodes[position] = key, node
 
 
 @compiled
@@ -94,22 +94,22 @@ def pop(net: Network) -> int:
     net.heap_size[0] -= 1
     size = net.heap_size[0]
     key, node = net.heap_keys[size], net.heap_nodes[size]
-    place = 0
-    while 2 * place + 1 < size:
-        below = 2 * place + 1
+    position = 0
+    while 2 * position + 1 < size:
+        below = 2 * position + 1
         if below + 1 < size and net.heap_keys[below + 1] > net.heap_keys[below]:
             below += 1
         if net.heap_keys[below] <= key:
             break
-        net.heap_keys[place], net.heap_nodes[place] = net.heap_keys[below], net.heap_nodes[below]
-        place = below
-    net.heap_keys[place], net.heap_nodes[place] = key, node
+        net.heap_keys[position], net.heap_nodes[position] = net.heap_keys[below], net.heap_nodes[below]
+        position = below
+    net.heap_keys[position], net.heap_nodes[position] = key, node
     return int(top)
 
 
 @compiled
 def link(net: Network, node: int, parent: int) -> None:
-    """Hang a node, with all below it, under another."""
+    """Attach a node, with its subtree, to a parent."""
     first = net.first_child[parent]
     net.parent[node] = parent
     net.next_sibling[node] = first
@@ -121,7 +121,7 @@ def link(net: Network, node: int, parent: int) -> None:
 
 @compiled
 def unlink(net: Network, node: int) -> None:
-    """Cut a node, with all below it, off its parent."""
+    """Detach a node, with its subtree, from its parent."""
     before, after = net.previous_sibling[node], net.next_sibling[node]
     if before >= 0:
         net.next_sibling[before] = after
@@ -133,7 +133,7 @@ def unlink(net: Network, node: int) -> None:
 
 @compiled
 def shift_subtree(net: Network, top: int, change: float) -> None:
-    """Add `change` to the potentials below `top`, renew depths, and queue the nodes whose arcs it can harm."""
+    """Add `change` to the potentials below `top`, update depths, and queue the nodes whose arcs it may violate."""
     p = net.root_costs.shape[0]
     stack = net.scratch
     stack[0] = top
