@@ -70,6 +70,32 @@ def test_imports_point_downward() -> None:
     assert not wrong
 
 
+def test_nobody_outside_asks_which_modality_it_is() -> None:
+    """Neither by importing one, nor by comparing its name; `load_texts` alone is public for texts as such."""
+    for path in modules():
+        if room_of(path) == "modalities" or path.name == "__init__.py":
+            continue
+        names = {name.removeprefix("modalities.") for name in imported(path) if name.startswith("modalities.")}
+        assert not names & {"Rows", "Text", "Vectors", "Schema", "load_rows"}, path
+        assert not {name for name in names if name.startswith(("rows.", "text.", "vectors."))}, path
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare):
+                literals = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
+                assert "modality" not in ast.unparse(node) or not literals & {"text", "rows", "vectors"}, path
+
+
+def test_one_module_knows_the_layout_of_a_run_folder() -> None:
+    names = {"internal", "release", "settings.json", "settings.toml", "synthetic.parquet", "candidates.parquet"}
+    spelled = {
+        str(path.relative_to(SOURCE))
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+        if isinstance(node.right, ast.Constant) and node.right.value in names
+    }
+    assert spelled == {"runs/folder/layout.py"}
+
+
 def test_the_machinery_of_flows_knows_nothing_of_the_rules_in_front_of_it() -> None:
     names = {name for path in (SOURCE / "selection" / "flow").glob("*.py") for name in imported(path)}
     assert not {name for name in names if name.startswith("selection.") and not name.startswith("selection.flow.")}

@@ -195,7 +195,7 @@ def test_a_stopped_run_of_somebody_else_is_resumed_by_what_the_user_gives(
 ) -> None:
     run = served_by(server, unpack(name, tmp_path))
     before = charged(tmp_path)
-    assert "not known: its settings are not yours" in words("status", run)
+    assert "unknown: the settings were not written by you" in words("status", run)
     assert "of a budget of 8" in words("status", run, "--ledger", ledger_of(tmp_path))
     refused = one_line_error(command("resume", run))
     assert "was not written by you on this machine" in refused

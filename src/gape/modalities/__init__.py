@@ -6,7 +6,7 @@ their type, and columns, which are metadata, by their names. Reading executes no
 
 from gape.modalities.base import Columns, Modality, contents_of, keys
 from gape.modalities.records import Records
-from gape.modalities.registry import is_modality, kind_named, modality, modality_of, register
+from gape.modalities.registry import is_part, kind_named, modality, modality_of, register, usual_modality
 from gape.modalities.rows import Rows, Schema, load_rows
 from gape.modalities.text import Text, load_texts
 from gape.modalities.vectors import Vectors
@@ -20,7 +20,7 @@ __all__ = [
     "Text",
     "Vectors",
     "contents_of",
-    "is_modality",
+    "is_part",
     "keys",
     "kind_named",
     "load_rows",
@@ -28,4 +28,5 @@ __all__ = [
     "modality",
     "modality_of",
     "register",
+    "usual_modality",
 ]

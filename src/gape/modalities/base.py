@@ -47,7 +47,8 @@ class Modality:
     """
 
     name: ClassVar[str]  # as `Settings.modality` and run folders have it
-    noun: ClassVar[str]  # one record, in the singular
+    noun: ClassVar[str]  # one record
+    nouns: ClassVar[str]  # several; noun with an s unless it is set
 
     # Settings whose defaults differ from the usual ones. A generator or embedder of the modality's own has its name.
     defaults: ClassVar[Mapping[str, Any]] = {}
@@ -70,10 +71,9 @@ class Modality:
         if schema is not None:
             raise InputError(f"the modality {self.name} takes no schema, got {str(schema)!r}; leave it out")
 
-    @property
-    def nouns(self) -> str:
-        """Several records."""
-        return f"{self.noun}s"
+    def __init_subclass__(cls) -> None:
+        """Form the plural."""
+        cls.nouns = cls.__dict__.get("nouns", f"{cls.noun}s")
 
     def describe(self) -> dict[str, str]:
         """Return what of the schema must agree for two runs to be comparable, by name."""

@@ -46,9 +46,15 @@ def kind_named(name: str) -> type[Modality]:
     return _KNOWN[name]
 
 
-def is_modality(name: str) -> bool:
-    """Whether a modality of this name is known."""
-    return name in _KNOWN or any(entry.name == name for entry in entry_points(group=GROUP))
+def usual_modality(schema: object) -> str:
+    """Name the modality of settings that do not name one: rows if there is a schema, else text."""
+    return Text.name if schema is None else Rows.name
+
+
+def is_part(head: str) -> bool:
+    """Whether some modality knows a generator or an embedder of this name."""
+    known = {form.partition(":")[0] for kind in _KNOWN.values() for form in (*kind.generators, *kind.embedders)}
+    return head in known or head in _KNOWN or any(entry.name == head for entry in entry_points(group=GROUP))
 
 
 def modality(name: str, schema: str | None = None) -> Modality:

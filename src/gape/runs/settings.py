@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from gape._support.values import as_toml, brief, converted, kind_in_words, nearest_name, toml_file
 from gape.core.errors import InputError, PrivacyError, RunError
-from gape.modalities import Modality, Rows, Text, is_modality, kind_named, modality
+from gape.modalities import Modality, is_part, kind_named, modality, usual_modality
 from gape.privacy.accounting import Neighbours
 
 T = TypeVar("T")
@@ -36,7 +36,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "variation": ("resample", "rephrase", "fill"),
     "selector": ("gape", "ranking", "subsampling", "kmedoids", "bounded-lipschitz"),
 }
-_HEADS = {form.partition(":")[0] for form in (*Text.generators, *Text.embedders)}
 LOCAL, RAY = "local", "ray"
 ENGINES = (LOCAL, RAY, f"{RAY}:ADDRESS")
 
@@ -218,7 +217,7 @@ class Settings:
                     f"{each.name} must be one of {', '.join(CHOICES[each.name])}, got {brief(value)}{near}"
                 )
         if self.modality is None:
-            object.__setattr__(self, "modality", _usual_modality(self.schema))
+            object.__setattr__(self, "modality", usual_modality(self.schema))
         self._check_modality()
         self._check_numbers()
         self._check_threshold()
@@ -241,7 +240,7 @@ class Settings:
             values |= {name: value for name, value in layer.items() if value is not None}
         preset = values.get("preset", "gape")
         usual = dict(PRESETS.get(preset, {}) if isinstance(preset, str) else {})
-        kind = kind_named(str(values.setdefault("modality", _usual_modality(values.get("schema")))))
+        kind = kind_named(str(values.setdefault("modality", usual_modality(values.get("schema")))))
         usual = {**kind.defaults, **{name: value for name, value in usual.items() if name not in kind.unused}}
         return cls(**{**usual, **values})
 
@@ -334,22 +333,18 @@ class Settings:
         kind = self.kind
         for name in kind.unused:
             if (value := getattr(self, name)) is not None:
-                raise InputError(f"{name} has no meaning for {kind.noun}s, got {brief(value)}; leave it out")
+                raise InputError(f"{name} has no meaning for {kind.nouns}, got {brief(value)}; leave it out")
         for part, forms in (("generator", kind.writers()), ("embedder", kind.comparers())):
             spec = getattr(self, part)
             head = spec.partition(":")[0]
-            if head not in {form.partition(":")[0] for form in forms} and (head in _HEADS or is_modality(head)):
+            if head not in {form.partition(":")[0] for form in forms} and is_part(head):
                 known = ", ".join(forms) or "your own, in Python"
-                raise InputError(f"the {part} {brief(spec)} is not for {kind.noun}s; use {known}")
+                raise InputError(f"the {part} {brief(spec)} is not for {kind.nouns}; use {known}")
         if self.on_ray and not kind.on_workers:
             raise InputError(
-                f"{kind.noun}s are read by this process, not with engine {brief(self.engine)}; leave it out"
+                f"{kind.nouns} are read by this process, not with engine {brief(self.engine)}; leave it out"
             )
         kind.refuse(self.scales)
-
-
-def _usual_modality(schema: object) -> str:
-    return Text.name if schema is None else Rows.name
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
