@@ -137,7 +137,7 @@ def test_settings_from_a_file_with_flags_on_top(here: Path) -> None:
         (["reviews.csv", "--text", "review", "--epsilon", "1", "--scales", "a"], "scales must be numbers"),
         (["reviews.csv", "--text", "review", "--epsilon", "1", "--generator", "gpt"], "generator must be one of"),
         (["reviews.csv", "--text", "review", "--epsilon", "1", "--delta", "2"], "delta must"),
-        (["reviews.csv", "--text", "review", "--epsilon", "1", "--prompts", "none"], "there are no prompts 'none'"),
+        (["reviews.csv", "--text", "review", "--epsilon", "1", "--prompts", "none"], "prompts 'none' are not known"),
         (["prompts.toml", "--epsilon", "1"], "kind of file that is not read"),
     ],
 )

@@ -131,7 +131,7 @@ def test_a_generator_that_loses_samples_is_refused() -> None:
 
     generator = LabelledGenerator({"a": Loses("a")})
     samples = generator.random(3, np.random.default_rng(0))
-    with pytest.raises(InputError, match="wrote 1 variations of 3 samples"):
+    with pytest.raises(InputError, match="returned 1 variations of 3 samples"):
         generator.vary(samples, np.ones(len(samples)), np.random.default_rng(0))
     with pytest.raises(InputError, match="1 labels without a generator"):
         GENERATOR.vary(samples, np.ones(len(samples)), np.random.default_rng(0))

@@ -102,7 +102,7 @@ class TestRandom:
     @pytest.mark.parametrize("count", [1, 5, 40])
     def test_a_model_that_does_not_work_is_an_error(self, count: int) -> None:
         model = ScriptedModel(lambda _: "No.")
-        with pytest.raises(ServiceError, match=f"scripted gave a usable answer to 0 of {count} prompts"):
+        with pytest.raises(ServiceError, match=f"scripted gave usable answers to 0 of {count} prompts"):
             PromptedText(model, PROMPTS).random(count, np.random.default_rng(0))
         assert LEAST_SHARE == 0.1
         assert len(model.calls) <= max(count, REDRAWS * 5 + 5) * TRIES  # forty prompts are enough to tell
@@ -157,7 +157,7 @@ class TestVary:
         assert list(varied) == ["Dear owner, it is cold here."] * 2
 
     def test_a_temperature_may_exceed_one_but_a_share_may_not(self) -> None:
-        with pytest.raises(InputError, match=r"scale must be a share of words in \(0, 1\] to fill, got 1.5"):
+        with pytest.raises(InputError, match=r"scale must be a share of words in \(0, 1\] for 'fill', got 1.5"):
             PromptedText(ScriptedModel(write), PROMPTS, by="fill").vary(
                 self.SAMPLES, np.full(len(self.SAMPLES), 1.5), np.random.default_rng(0)
             )
@@ -172,7 +172,7 @@ def test_one_word_at_least_is_masked() -> None:
 
 def test_mistakes_are_named() -> None:
     model = ScriptedModel(write)
-    with pytest.raises(InputError, match="by 'rephrase' or 'fill', got 'magic'"):
+    with pytest.raises(InputError, match="by must be 'rephrase' or 'fill', got 'magic'"):
         PromptedText(model, PROMPTS, by="magic")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'generic' have no template under fill"):
         PromptedText(model, replace(PROMPTS, fill=()), by="fill")

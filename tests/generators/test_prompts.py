@@ -116,7 +116,7 @@ def test_a_domain_makes_prompts() -> None:
     assert re.search(r"It is about: the (heating|rent)\.$", prompt)
     assert "one of letters to a landlord:" in prompts.rephrase_prompt("A text.", rng())
     assert generic("letters").rules["topic"] == topic_lists()["everyday"]
-    with pytest.raises(InputError, match="a domain must say what the texts are"):
+    with pytest.raises(InputError, match="a domain must describe the texts, got nothing"):
         generic(" . ")
 
 
@@ -165,14 +165,14 @@ class TestFiles:
         ("old", "new", "message"),
         [
             ("domain", "colour", "unknown key 'colour'; use domain, words, random"),
-            ('domain = "notes"\n', "", "lack 'domain'; add it"),
-            ("{what}", "{whom}", "random uses {whom}, which is neither a rule nor one of domain, what, words;"),
+            ('domain = "notes"\n', "", "must have the key 'domain'; add it"),
+            ("{what}", "{whom}", "random uses {whom}, which is not one of domain, what, words;"),
             ("{what}", "{sample}", "random uses {sample}"),
-            ("Again: {sample}", "Again", "rephrase must say where the text goes; put {sample} into 'Again'"),
+            ("Again: {sample}", "Again", "rephrase must contain {sample}, got 'Again'"),
             ('["Again: {sample}"]', '"Again"', "rephrase must be a list of strings, got 'Again'"),
             ('["Again: {sample}"]', "[1]", "rephrase must be a list of strings, got [1]"),
-            ('["Again: {sample}"]', "[]", "random and rephrase need a template each"),
-            ('["a", "b"]', "[]", "the rule 'what' has nothing to draw from"),
+            ('["Again: {sample}"]', "[]", "random and rephrase need at least one template each"),
+            ('["a", "b"]', "[]", "the rule 'what' has no options"),
             ('["a", "b"]', '"colours"', "'what' must be a list of strings or one of medical, forum"),
             ("what = [", "mask = ['x']\nwhat = [", "the rule 'mask' has a reserved name"),
             ("[rules]", "words = 0\n[rules]", "words must be at least 1, got 0"),
@@ -185,13 +185,13 @@ class TestFiles:
             self.read(tmp_path, self.GOOD.replace(old, new, 1))
 
     def test_missing_ones_are_named(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match="no prompts 'imdb'; use one of forum, generic, pubmed"):
+        with pytest.raises(InputError, match="prompts 'imdb' are not known; use one of forum, generic, pubmed"):
             load("imdb")
         with pytest.raises(InputError, match="cannot be read"):
             load(tmp_path / "none.toml")
 
     def test_blanks_need_a_template(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match="no template that fills in blanks"):
+        with pytest.raises(InputError, match="no template for filling in blanks"):
             self.read(tmp_path, self.GOOD).fill_prompt("_", rng())
 
 

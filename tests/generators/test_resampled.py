@@ -281,11 +281,11 @@ def test_sentences_are_taken_while_they_bring_the_length_nearer() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(InputError, match="scripted cannot go on from a given opening; use PromptedText with it"):
+    with pytest.raises(InputError, match="scripted cannot continue a given opening; use PromptedText with it"):
         ResampledText(ScriptedModel(write, can_continue=False), PROMPTS)
     with pytest.raises(InputError, match=r"spans must be a share in \[0, 1\], got 2"):
         ResampledText(ScriptedModel(write), PROMPTS, spans=2)
-    with pytest.raises(InputError, match=r"beginnings and spans must be at most 1 together, got 1\.2"):
+    with pytest.raises(InputError, match=r"beginnings and spans must add up to at most 1, got 1\.2"):
         ResampledText(ScriptedModel(write), PROMPTS, beginnings=0.7, spans=0.5)
     with pytest.raises(InputError, match="1 writes a new random text"):
         ResampledText(ScriptedModel(write), PROMPTS).vary(

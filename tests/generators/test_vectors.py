@@ -92,7 +92,7 @@ class TestGaussianGenerator:
         np.testing.assert_array_equal(drawn, expected)
 
     def test_errors(self) -> None:
-        with pytest.raises(InputError, match=re.escape("must not be negative, got (1.0, -2.0)")):
+        with pytest.raises(InputError, match=re.escape("numbers of at least 0, got (1.0, -2.0)")):
             GaussianGenerator.diagonal(BOX, (1.0, -2.0))
         still = GaussianGenerator.diagonal(BOX, (0.0, 0.0))
         with pytest.raises(InputError, match="must not be zero"):

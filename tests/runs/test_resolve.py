@@ -110,7 +110,7 @@ class TestResolved:
             ({"embedder": "words"}, "embedder must be one of minilm"),
             ({"generator": "openai:m", "variation": "resample"}, "a chat service does not"),
             ({"generator": "corpus:none.txt"}, "there is no corpus none.txt"),
-            ({"prompts": "none"}, "there are no prompts 'none'"),
+            ({"prompts": "none"}, "prompts 'none' are not known"),
         ],
     )
     def test_what_is_not_there_is_said(self, values: dict[str, Any], message: str) -> None:

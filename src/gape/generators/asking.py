@@ -1,4 +1,4 @@
-"""Asking a language model for texts: deterministic requests, answers read by rules, another try where none came."""
+"""Asking a language model for texts: deterministic requests, answers read by rules, and retries."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,22 +14,22 @@ from gape.generators.prompts import Prompts
 from gape.generators.reading import Draft, Reading
 from gape.language.request import Completion, LanguageModel, Request
 
-# Tokens per word of English, generously: a small vocabulary cuts medical words into three.
-TOKENS_PER_WORD = 1.7
+# Upper estimate of tokens per English word: a small vocabulary splits medical words into three.
+MOST_TOKENS_PER_WORD = 1.7
 
-# How often a request is sent, each time under a new seed, before it is given up.
+# How often a request is sent, each time with a new seed, before it counts as failed.
 TRIES = 3
 
-# How often prompts are drawn anew for random samples that were given up.
+# How often new prompts are drawn for random samples whose requests failed.
 REDRAWS = 4
 
-# A random text must have one in so many of the words that a text of its domain has.
+# A random text must have at least 1 / SHORTEST of the words of a typical text of its domain.
 SHORTEST = 4
 
 # A model that answers a smaller share of random prompts than this is not working.
 LEAST_SHARE = 0.1
 
-# From so many prompts on, a first pass is enough to tell.
+# With at least this many prompts, the first pass is enough to tell.
 ENOUGH = 10
 
 
@@ -39,26 +39,26 @@ def new_seed(rng: np.random.Generator) -> int:
 
 
 def tokens_for(words: float) -> int:
-    """Return how many tokens hold about this many words."""
-    return max(8, round(TOKENS_PER_WORD * words))
+    """Return a number of tokens that is enough for about this many words."""
+    return max(8, round(MOST_TOKENS_PER_WORD * words))
 
 
 def ask(model: LanguageModel, drafts: Sequence[Draft]) -> list[str | None]:
-    """Return one text per draft; None where `TRIES` answers were missing or rejected.
+    """Return one text per draft, or None if `TRIES` answers were missing or rejected.
 
-    The requests depend on the drafts alone, and so do those of further tries: where answers are kept by request, a
-    run that is resumed finds all of them again.
+    The requests and their retries depend only on the drafts. So if answers are stored by request, a resumed run finds
+    all of them again.
     """
     missing = list(range(len(drafts)))
     with Reading(drafts) as reading:
         for attempt in range(TRIES):
             if not missing:
                 break
-            requests = [_again(drafts[place].request, attempt) for place in missing]
+            requests = [_retried(drafts[draft].request, attempt) for draft in missing]
             for index, completion in model.complete(requests):
                 reading.take(missing[index], completion)
             reading.settle()
-            missing = [place for place in missing if reading.texts[place] is None]
+            missing = [draft for draft in missing if reading.texts[draft] is None]
     return reading.texts
 
 
@@ -72,11 +72,11 @@ def draw(
     opened: bool = False,
     distinct: bool = True,
 ) -> Samples:
-    """Draw `count` random texts (the paper's RandomAPI); `distinct`: no two of them near copies, if the model can.
+    """Draw `count` random texts (the paper's RandomAPI). With `distinct`, no two are near copies if possible.
 
-    Where no answer will do, another prompt is drawn, `REDRAWS` times over; then near copies are taken, and what is
-    still missing repeats a text that is there. Raises ServiceError if not even `LEAST_SHARE` of the prompts was
-    answered.
+    If no answer is usable, another prompt is drawn, up to `REDRAWS` times. After that, near copies are accepted, and
+    texts that are still missing are replaced by repeating others. Raises ServiceError if less than `LEAST_SHARE` of
+    the prompts was answered.
     """
     texts: list[str | None] = [None] * count
     near_copies: dict[int, str] = {}
@@ -84,28 +84,28 @@ def draw(
     seen = Distinct()
     for _ in range(1 + REDRAWS):
         drafts = [random_draft(prompts, temperature, rng, opened=opened) for _ in missing]
-        for place, text in zip(missing, ask(model, drafts), strict=True):
+        for index, text in zip(missing, ask(model, drafts), strict=True):
             if text is not None and (not distinct or seen.take(text)):
-                texts[place] = text
+                texts[index] = text
             elif text is not None:
-                near_copies.setdefault(place, text)
-        missing = [place for place in missing if texts[place] is None]
-        unanswered = sum(place not in near_copies for place in missing)
+                near_copies.setdefault(index, text)
+        missing = [index for index in missing if texts[index] is None]
+        unanswered = sum(index not in near_copies for index in missing)
         if not missing or (count >= ENOUGH and count - unanswered < LEAST_SHARE * count):
             break
-    for place in missing:
-        texts[place] = near_copies.get(place)
-    found = [text for text in texts if text is not None]
-    if len(found) < LEAST_SHARE * count:
+    for index in missing:
+        texts[index] = near_copies.get(index)
+    usable = [text for text in texts if text is not None]
+    if len(usable) < LEAST_SHARE * count:
         raise ServiceError(
-            f"{model.name} gave a usable answer to {len(found)} of {count} prompts, which is less than "
-            f"{LEAST_SHARE:.0%}; try the prompts {prompts.name!r} on it by hand, or use another model"
+            f"{model.name} gave usable answers to {len(usable)} of {count} prompts, which is less than "
+            f"{LEAST_SHARE:.0%}; try the prompts {prompts.name!r} with it by hand, or use another model"
         )
-    return as_samples([found[int(rng.integers(len(found)))] if text is None else text for text in texts])
+    return as_samples([usable[int(rng.integers(len(usable)))] if text is None else text for text in texts])
 
 
 def random_draft(prompts: Prompts, temperature: float, rng: np.random.Generator, *, opened: bool) -> Draft:
-    """Ask for one text of the domain; `opened`: with its first words given."""
+    """Return a draft that asks for one text of the domain; with `opened`, its first words are given."""
     request = Request(
         prompt=prompts.random_prompt(rng),
         opening=prompts.opening(rng) if opened else "",
@@ -118,7 +118,7 @@ def random_draft(prompts: Prompts, temperature: float, rng: np.random.Generator,
 
 
 def read_answer(prompts: Prompts, request: Request, fewest: int, completion: Completion) -> str | None:
-    """Clean a whole answer of at least `fewest` words."""
+    """Clean an answer, which must have at least `fewest` words."""
     return clean(
         request.opening + completion.text,
         Rules(
@@ -130,8 +130,8 @@ def read_answer(prompts: Prompts, request: Request, fewest: int, completion: Com
     )
 
 
-def _again(request: Request, attempt: int) -> Request:
-    """Return the request of the given try: the same under a seed that follows from (seed, attempt)."""
+def _retried(request: Request, attempt: int) -> Request:
+    """Return the request of the given attempt: the same with a seed derived from (seed, attempt)."""
     if attempt == 0:
         return request
     state = np.random.SeedSequence([request.seed, attempt]).generate_state(1)

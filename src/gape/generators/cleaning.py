@@ -1,21 +1,21 @@
-"""From what a model wrote to a text that can stand among the samples, by stated rules.
+"""Cleaning the answers of a model into texts that can be samples, by fixed rules.
 
-`clean` applies, over and over until nothing changes, so that cleaning twice is cleaning once:
+`clean` repeats these steps until nothing changes, so that cleaning twice gives the same as cleaning once:
 
-1. control characters, private-use characters and lone surrogates go; so do the tokens by which chat models tell
-   turns apart, and all that follows the end of a turn;
-2. the prompt goes where it is echoed; then the fences, headings and emphasis of markdown, short lines without an end
-   before other lines, all up to "here is the revised version:", labels such as "Abstract:", quotation marks around
-   the whole, and a lone one anywhere;
-3. every run of white space becomes one space;
-4. sentences go that hold a link, an e-mail address, a DOI, a telephone number, an identifier of seven or more digits
-   or a blank to be filled in ("[your name]"), for a model makes these up; that hold a character which could not be
-   decoded; that speak to the user ("I hope this helps"), about the model, about the task ("I've been tasked to write
-   a post") or in five words of the instructions; that have no words; that stood there before;
-5. the last sentence goes if the text was cut in the middle of it.
+1. Remove control characters, private-use characters and lone surrogates, the tokens by which chat models separate
+   turns, and everything after the end of a turn.
+2. Remove an echo of the prompt; then markdown fences, headings and emphasis, short unfinished lines before other lines,
+   everything up to "here is the revised version:", labels such as "Abstract:", quotation marks around the whole text,
+   and unpaired ones.
+3. Replace every run of white space by one space.
+4. Remove sentences that contain a link, an e-mail address, a DOI, a telephone number, an identifier of seven or more
+   digits or a blank to be filled in ("[your name]"), because a model makes these up; that contain a character which
+   could not be decoded; that address the user ("I hope this helps"), are about the model or the task ("I've been tasked
+   to write a post") or repeat five words of the instructions; that have no words; or that repeat an earlier sentence.
+5. Remove the last sentence if the text was cut in the middle of it.
 
-It rejects what is shorter or longer than asked, refuses to answer, or runs in a loop. The rules know English, and
-measure by words: they do not suit languages that put no spaces between words.
+It rejects texts that are shorter or longer than requested, that refuse to answer, or that loop. The rules are for
+English and count words: they do not suit languages without spaces between words.
 """
 
 import re
@@ -33,7 +33,7 @@ _ABBREVIATION = re.compile(
     re.IGNORECASE,
 )
 _FINISHED = re.compile(rf"{_END}{_CLOSERS}*$")
-_TAIL = 32  # characters that tell how a text ends
+_TAIL = 32  # last characters, which are enough to tell how a text ends
 
 _TURN_TOKEN = re.compile(r"<\|[^<>|]{0,40}\|>|</?s>|\[/?INST\]|<</?SYS>>|<end_of_turn>|<start_of_turn>")
 _ROLE = re.compile(r"^\s*(?:assistant|user|system|human|ai|bot)[ \t]*[:\n]\s*", re.IGNORECASE)
@@ -74,7 +74,7 @@ _MADE_UP = re.compile(
     r"|\(?\b\d{3}\)?[ .-]\d{3}[ .-]\d{4}\b|\b1-8\d\d-|\b555-\d{4}\b"  # telephones
     rf"|\[{_BLANK}\b[^\]\d]{{0,60}}\]"
     r"|</?[a-z]+(?: [a-z-]+=[^<>]*)?/?>|\{[^{}]{1,60}\}|\bX{3,}\b|_{2,}"
-    r"|\ufffd",  # where bytes were no character
+    r"|\ufffd",  # replaces bytes that are not a character
     re.IGNORECASE,
 )
 _TO_USER = re.compile(
@@ -92,7 +92,7 @@ _TO_USER = re.compile(
     r" (?:\S+ ){0,4}(?:abstract|paragraph|post|text)\b",
     re.IGNORECASE,
 )
-_LEAK = 5  # words in a row that a text shares with the instructions by more than chance
+_LEAK = 5  # words in a row that a text does not share with the instructions by chance
 _REFUSAL = re.compile(
     r"^(?:i(?:'m| am) (?:sorry|unable|not able)|i apologi[sz]e|i can(?:no|')t (?:assist|help|provide|write|fulfil)"
     r"|as an? (?:ai|artificial|large language|language model)|as an? \w+ (?:ai|language model))",
@@ -102,20 +102,20 @@ _REFUSAL = re.compile(
 
 @dataclass(frozen=True)
 class Rules:
-    """What a text is measured by."""
+    """The rules for one text."""
 
-    prompt: str = ""  # what was asked: an echo of it is no answer
+    prompt: str = ""  # an echo of it is removed
     instructions: tuple[str, ...] = ()  # the fixed words of prompts: a sentence that repeats them is about the task
-    cut: bool = False  # whether the text ends where its tokens ran out
+    cut: bool = False  # whether the text was cut because its tokens ran out
     fewest_words: int = 4
     most_words: int = 2000
 
 
 def clean(text: str, rules: Rules | None = None) -> str | None:
-    """Return the text by the rules above, or None where there is nothing in it to keep."""
+    """Return the text cleaned by the rules above, or None if it is rejected."""
     rules = rules or Rules()
     before = None
-    while before != text:  # no rule lengthens a text, so this ends
+    while before != text:  # ends, because no rule lengthens a text
         before = text
         text = _cleaned_once(text, rules)
     words = text.split()
@@ -132,31 +132,31 @@ def _cleaned_once(text: str, rules: Rules) -> str:
 
 
 def strip_controls(text: str) -> str:
-    """Take out what cannot be seen: every character of the categories C*, but for line breaks and tabs."""
-    if not text.replace("\n", " ").replace("\t", " ").isprintable():  # most are, and characters take long to look at
+    """Remove invisible characters: all of the categories C* except line breaks and tabs."""
+    if not text.replace("\n", " ").replace("\t", " ").isprintable():  # most are, and checking characters is slow
         text = "".join(c for c in text if c in "\n\t" or unicodedata.category(c)[0] != "C")
     return unicodedata.normalize("NFC", text)
 
 
 def strip_turns(text: str) -> str:
-    """Keep the first turn: the tokens and the role that open it go, and all from its end on."""
+    """Keep only the first turn, without the tokens and the role that open it."""
     parts = [part for part in _TURN_TOKEN.split(text) if part.strip()]
     return _ROLE.sub("", parts[0]) if parts else ""
 
 
 def strip_echo(text: str, prompt: str) -> str:
-    """Take the prompt off the front where the model repeated it, whatever became of its white space."""
-    asked = prompt.split()
-    if not asked:
+    """Remove the prompt from the front if the model repeated it, ignoring white space."""
+    prompt_words = prompt.split()
+    if not prompt_words:
         return text
-    words = text.split(maxsplit=len(asked))
-    if words[: len(asked)] != asked:
+    words = text.split(maxsplit=len(prompt_words))
+    if words[: len(prompt_words)] != prompt_words:
         return text
-    return words[-1] if len(words) > len(asked) else ""
+    return words[-1] if len(words) > len(prompt_words) else ""
 
 
 def strip_markdown(text: str) -> str:
-    """Keep what a fence holds, and take out headings, bullets, rules and emphasis."""
+    """Keep the content of a fence, and remove headings, bullets, rules and emphasis."""
     if fenced := _FENCE.match(text):
         text = fenced[1]
     marked = "\n" in text or not _MARKS.isdisjoint(text) or text.lstrip().startswith(("-", "\u2022"))
@@ -164,7 +164,7 @@ def strip_markdown(text: str) -> str:
 
 
 def strip_headings(text: str) -> str:
-    """Leave out short lines without an end that stand before a line with a capital: titles, headings and keywords."""
+    """Remove short unfinished lines before a line that starts with a capital: titles, headings and keywords."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     kept = [
         line
@@ -179,14 +179,14 @@ def strip_headings(text: str) -> str:
 
 
 def strip_preamble(text: str) -> str:
-    """Take off all up to "here is the revised version:", and a label such as "Abstract:"."""
+    """Remove everything up to "here is the revised version:", and a label such as "Abstract:"."""
     eager = text.lstrip()[:12].casefold().startswith(_EAGER)
-    rest = _PREAMBLE.split(text)[-1] if eager or ":" in text or "\n" in text else text  # there is none without these
+    rest = _PREAMBLE.split(text)[-1] if eager or ":" in text or "\n" in text else text  # no preamble without these
     return _LABEL.sub("", rest if rest.strip() else text)
 
 
 def strip_quotes(text: str) -> str:
-    """Take off quotation marks around the whole text, and one that has no partner."""
+    """Remove quotation marks around the whole text, and an unpaired one."""
     if len(text) > 1 and _PAIRS.get(text[0]) == text[-1] and not {text[0], text[-1]} & set(text[1:-1]):
         return text[1:-1].strip()
     if _LATE.search(text) and not _EARLY.search(text):
@@ -196,27 +196,27 @@ def strip_quotes(text: str) -> str:
 
 
 def collapse(text: str) -> str:
-    """Make every run of white space one space: a text is one paragraph."""
+    """Replace every run of white space by one space, so that a text is one paragraph."""
     return " ".join(text.split())
 
 
 def sentences(text: str) -> list[str]:
-    """Split at the ends of sentences, not after abbreviations and initials; joined by spaces they are the text."""
+    """Split at the ends of sentences, but not after abbreviations and initials. Joined by spaces they are the text."""
     return list(_split(text))
 
 
 @lru_cache(2**12)  # a text is split again by several rules, and for each of its variations
 def _split(text: str) -> tuple[str, ...]:
-    found: list[str] = []
+    parts: list[str] = []
     start = 0
     for boundary in (*_BOUNDARY.finditer(text), None):
         piece = text[start : boundary.end(1) if boundary else None]
         start = boundary.end() if boundary else start
-        if found and _ABBREVIATION.search(found[-1][-_TAIL:]):
-            found[-1] = f"{found[-1]} {piece}"
+        if parts and _ABBREVIATION.search(parts[-1][-_TAIL:]):
+            parts[-1] = f"{parts[-1]} {piece}"
         elif piece.strip():
-            found.append(piece.strip())
-    return tuple(found)
+            parts.append(piece.strip())
+    return tuple(parts)
 
 
 def is_finished(text: str) -> bool:
@@ -225,7 +225,7 @@ def is_finished(text: str) -> bool:
 
 
 def drop_sentences(text: str, instructions: tuple[str, ...] = ()) -> str:
-    """Leave out sentences with what a model makes up, about the task, without words, or said before."""
+    """Remove sentences with made-up details, about the task, without words, or repeated."""
     kept: dict[str, str] = {}
     for part in sentences(text):
         sentence = _LABEL.sub("", part)
@@ -236,13 +236,13 @@ def drop_sentences(text: str, instructions: tuple[str, ...] = ()) -> str:
 
 @lru_cache(2**16)  # variations of a text share most of its sentences
 def belongs(sentence: str, instructions: tuple[str, ...] = ()) -> bool:
-    """Whether a sentence has words, nothing that a model makes up, and is not about the task."""
+    """Whether a sentence has words, has no made-up details, and is not about the task."""
     wordless = len(list(islice(filter(str.isalpha, sentence), 2))) < 2
     return not (wordless or _MADE_UP.search(sentence) or _TO_USER.search(sentence) or leaks(sentence, instructions))
 
 
 def leaks(sentence: str, instructions: tuple[str, ...]) -> bool:
-    """Whether the sentence says five words in a row of the instructions."""
+    """Whether the sentence repeats five words in a row of the instructions."""
     return bool(instructions) and not _shingles((sentence,)).isdisjoint(_known_shingles(instructions))
 
 
@@ -255,7 +255,7 @@ _known_shingles = cache(_shingles)
 
 
 def whole_sentences(text: str) -> str:
-    """Leave out what follows the last end of a sentence, even if that leaves nothing."""
+    """Remove an unfinished last sentence, even if that leaves nothing."""
     parts = sentences(text)
     return " ".join(parts if not parts or is_finished(parts[-1]) else parts[:-1])
 
@@ -269,7 +269,7 @@ def loops(words: list[str]) -> bool:
     """Whether the text repeats itself: a phrase of up to six words four times in a row, or few distinct words."""
     folded = [word.casefold() for word in words]
     for size in range(1, 7):
-        if sum(map(eq, folded, folded[size:])) < 3 * size:  # soon counted, and seldom so many
+        if sum(map(eq, folded, folded[size:])) < 3 * size:  # a fast test that settles most cases
             continue
         run = 0
         for here, there in zip(folded, folded[size:], strict=False):

@@ -1,4 +1,4 @@
-"""Texts from a public corpus: no model writes, so all of them read well."""
+"""Texts from a public corpus. No model writes them, so all of them read well."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,41 +11,41 @@ from gape.core.errors import InputError
 from gape.core.protocols import Embedder
 from gape.core.types import Floats, Indices, Points, Samples, as_samples
 
-# Distances held at once, in float64: 32 MB.
+# Distances kept at once, in float64: 32 MB.
 _BLOCK = 2**22
 
 
 @dataclass(frozen=True, eq=False)
 class CorpusText:
-    """Random texts are drawn from the corpus; a variation is another of its texts, near the sample.
+    """Draws random texts from the corpus; a variation is another text of the corpus, near the sample.
 
     A variation at scale s is uniform among the ceil((N - 1)^s) nearest of the corpus' N texts other than the sample:
-    a few at scales near 0, and at scale 1 all of them. Repeated texts of the corpus are taken once.
+    a few at scales near 0, and all of them at scale 1. Repeated texts of the corpus count once.
     """
 
     texts: Sequence[str]
     embedder: Embedder
 
     def __post_init__(self) -> None:
-        if len(self._places) < 2:
-            raise InputError(f"a corpus needs at least 2 different texts, got {len(self._places)}; give it more")
+        if len(self._positions) < 2:
+            raise InputError(f"a corpus needs at least 2 different texts, got {len(self._positions)}; give it more")
 
     def random(self, count: int, rng: np.random.Generator) -> Samples:
-        """Draw `count` texts without replacement while the corpus lasts, and then from all of it again."""
+        """Draw `count` texts without replacement, starting over when the corpus is used up."""
         corpus = self._corpus
         rounds = -(-count // len(corpus))
         order = [rng.permutation(len(corpus)) for _ in range(rounds)]
         return corpus[np.concatenate(order)[:count]] if order else corpus[:0].copy()
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
-        """Draw one neighbour of every sample; samples from elsewhere are embedded first."""
+        """Draw one neighbour of each sample. Samples that are not in the corpus are embedded first."""
         for scale in np.unique(scales):
             if not 0 < scale <= 1:
                 raise InputError(f"scale must be in (0, 1], got {scale}; 1 draws from the whole corpus")
         near = np.ceil(float(len(self._corpus) - 1) ** scales).astype(np.int64)
         ranks = rng.integers(near)
         points, own = self._embed(samples), self._own(samples)
-        found = np.empty(len(samples), dtype=np.int64)
+        neighbours = np.empty(len(samples), dtype=np.int64)
         step = max(1, _BLOCK // len(self._corpus))
         for start in range(0, len(samples), step):
             rows = slice(start, start + step)
@@ -53,24 +53,24 @@ class CorpusText:
             inside = np.flatnonzero(own[rows] >= 0)
             away[inside, own[rows][inside]] = np.inf
             for i, rank in enumerate(ranks[rows]):
-                found[start + i] = np.argpartition(away[i], rank)[rank]
-        return self._corpus[found]
+                neighbours[start + i] = np.argpartition(away[i], rank)[rank]
+        return self._corpus[neighbours]
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return {text: place for place, text in enumerate(dict.fromkeys(self.texts))}
+    def _positions(self) -> dict[str, int]:
+        return {text: position for position, text in enumerate(dict.fromkeys(self.texts))}
 
     @cached_property
     def _corpus(self) -> Samples:
-        return as_samples(list(self._places))
+        return as_samples(list(self._positions))
 
     @cached_property
     def _points(self) -> Points:
         return self.embedder.embed(self._corpus)
 
     def _own(self, samples: Samples) -> Indices:
-        """Return the place of each sample in the corpus, -1 for one from elsewhere."""
-        return np.array([self._places.get(text, -1) for text in samples], dtype=np.int64)
+        """Return the position of each sample in the corpus, or -1 if it is not there."""
+        return np.array([self._positions.get(text, -1) for text in samples], dtype=np.int64)
 
     def _embed(self, samples: Samples) -> Points:
         own = self._own(samples)

@@ -1,9 +1,9 @@
-"""Labelled records at no extra privacy cost: one vote names a label and a text at once.
+"""Labelled records at no extra privacy cost: one vote covers a label and a text at once.
 
-A labelled sample has two fields, label and text (`LABELLED`). The labels that can occur are public. A record votes for
-the nearest candidate of its own label, so the noisy votes of a round say how common each label is, and nothing else
-needs to be released: label shares are sums of noisy votes, never private counts. One unit still casts the votes that
-its electorate allows, however many labels it has records of.
+A labelled sample has two fields, label and text (`LABELLED`). The set of labels is public. A record votes for the
+nearest candidate of its own label, so the noisy votes of a round show how common each label is, and nothing else needs
+to be released: label shares are sums of noisy votes, never private counts. A unit still casts only the votes that its
+electorate allows, however many labels its records have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from gape.core.types import Floats, Indices, NoisyVotes, Points, Samples
 
 LABELLED = np.dtype([("label", object), ("text", object)])
 
-# What a point has in the column of its label. Texts of one label are at most 2 apart, those of two labels 2 sqrt 2.
+# The value of a point in the column of its label. Texts of one label are at most 2 apart, those of two labels 2 sqrt 2.
 _MARK = np.float32(2.0)
 
 # How far above 1 the norm of an embedding may be; 2 sqrt 2 leaves room for more.
@@ -26,9 +26,11 @@ _SLACK = 1e-3
 
 
 def labelled(labels: Sequence[str] | Samples, texts: Sequence[str] | Samples) -> Samples:
-    """Join labels and texts, (n,) each, to labelled samples, (n,)."""
+    """Combine labels and texts, (n,) each, into labelled samples, (n,)."""
     if len(labels) != len(texts):
-        raise InputError(f"every text has one label, got {len(labels)} labels for {len(texts)} texts")
+        raise InputError(
+            f"each text needs one label, got {len(labels)} labels for {len(texts)} texts; give as many of both"
+        )
     samples = np.empty(len(texts), dtype=LABELLED)
     samples["label"] = labels
     samples["text"] = texts
@@ -37,7 +39,7 @@ def labelled(labels: Sequence[str] | Samples, texts: Sequence[str] | Samples) ->
 
 @dataclass(frozen=True)
 class LabelledGenerator:
-    """Writes every label's texts with that label's own generator, and never changes the label of a text."""
+    """Writes the texts of each label with the label's own generator, and never changes the label of a text."""
 
     generators: Mapping[str, Generator]
 
@@ -46,42 +48,42 @@ class LabelledGenerator:
         object.__setattr__(self, "generators", dict(self.generators))
 
     def random(self, count: int, rng: np.random.Generator) -> Samples:
-        """Draw `count` samples, as many of each label as of the next, or one more for the first labels.
+        """Draw `count` samples, equally many of each label, or one more for the first labels.
 
-        Private shares are not known yet. A label that gets none here, where `count` is too small, will never occur.
+        Private shares are not known yet. A label that gets none here, because `count` is too small, will never occur.
         """
-        each, more = divmod(count, len(self.generators))
+        per_label, more = divmod(count, len(self.generators))
         parts = [np.empty(0, dtype=LABELLED)]
-        for place, (label, generator) in enumerate(self.generators.items()):
-            if size := each + (place < more):
+        for index, (label, generator) in enumerate(self.generators.items()):
+            if size := per_label + (index < more):
                 parts.append(labelled([label] * size, generator.random(size, rng)))
         return np.concatenate(parts)
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
-        """Write one variation of every sample, under its label and in its place."""
+        """Write one variation of each sample, with the same label and in the same order."""
         _check_samples(samples)
         if unknown := set(samples["label"]) - set(self.generators):
             raise InputError(f"samples have {len(unknown)} labels without a generator; give each label one")
         varied = samples.copy()
         for label, generator in self.generators.items():
-            places = np.flatnonzero(samples["label"] == label)
-            if not len(places):
+            members = np.flatnonzero(samples["label"] == label)
+            if not len(members):
                 continue
-            texts = generator.vary(samples["text"][places], scales[places], rng)
-            if len(texts) != len(places):
+            texts = generator.vary(samples["text"][members], scales[members], rng)
+            if len(texts) != len(members):
                 raise InputError(
-                    f"the generator of a label wrote {len(texts)} variations of {len(places)} samples; return one each"
+                    f"a label's generator returned {len(texts)} variations of {len(members)} samples; return one each"
                 )
-            varied["text"][places] = texts
+            varied["text"][members] = texts
         return varied
 
 
 @dataclass(frozen=True)
 class LabelledEmbedder:
-    """Embeds a labelled text so that any text of its label is nearer than every text of another, (n, d + labels).
+    """Embeds labelled texts, (n, d + labels), so that any text of the same label is nearer than any of another label.
 
-    Behind the embedding of the text, which must have norm 1 or less, stands one column per label: 2 in that of the
-    sample's own, 0 elsewhere. A cache belongs around the embedder inside.
+    The embedding of the text, which must have norm 1 or less, is followed by one column per label: 2 in the column of
+    the sample's own label, 0 elsewhere. To cache embeddings, wrap the inner embedder.
     """
 
     embedder: Embedder
@@ -92,14 +94,14 @@ class LabelledEmbedder:
 
     @property
     def private_text_may_leave(self) -> bool:
-        """What the embedder inside says: whether it works on this machine, or may send private text away."""
+        """The value of the inner embedder: whether it works on this machine, or may send private text away."""
         return bool(getattr(self.embedder, "private_text_may_leave", True))
 
     def embed(self, samples: Samples) -> Points:
         """Return one float32 row per sample."""
         _check_samples(samples)
-        place = {label: i for i, label in enumerate(self.labels)}
-        own = np.array([place.get(label, -1) for label in samples["label"]], dtype=np.int64)
+        index = {label: i for i, label in enumerate(self.labels)}
+        own = np.array([index.get(label, -1) for label in samples["label"]], dtype=np.int64)
         if (own < 0).any():  # the label itself may be private
             raise InputError(
                 f"a record has a label outside the given set of {len(self.labels)} labels; "
@@ -118,30 +120,30 @@ class LabelledEmbedder:
 
 @dataclass(frozen=True)
 class PerLabelSelection(Selection):
-    """The survivors of all labels, label after label, with what decided their numbers, by label.
+    """The survivors of all labels, label by label, with the votes and sizes of each label.
 
     Labels without candidates are left out.
     """
 
     noisy_votes: dict[str, int]  # the sum over each label's candidates
-    shares: dict[str, int]  # how many each label was to get
-    sizes: dict[str, int]  # how many its selector chose
-    details: dict[str, dict[str, Any]]  # what the selector said of each label
+    shares: dict[str, int]  # the number of samples that each label was allotted
+    sizes: dict[str, int]  # the number that its selector chose
+    details: dict[str, dict[str, Any]]  # the selector's diagnostics for each label
 
 
 @dataclass(frozen=True)
 class PerLabel:
-    """Gives each label its share of the samples by noisy votes, and selects inside it: post-processing, free.
+    """Gives each label its share of the samples by noisy votes, and selects within it. Post-processing, at no cost.
 
-    A label's share follows the sum of its candidates' noisy votes, a negative sum counting as zero; shares are rounded
-    by largest remainders. Where all sums are zero, labels share evenly. A label with share zero gets none, and so is
-    gone; one with fewer candidates than its share gets no more than those, for moving the rest to other labels would
-    distort theirs.
+    A label's share is proportional to the sum of its candidates' noisy votes, where a negative sum counts as zero;
+    shares are rounded by largest remainders. If all sums are zero, labels share equally. A label with share zero gets
+    no samples and disappears. A label with fewer candidates than its share gets only those, because moving the rest to
+    other labels would distort their shares.
     """
 
     selector: Selector
     labels: tuple[str, ...]
-    samples: Samples | None = field(default=None, repr=False)  # the candidates, where `among` was asked
+    samples: Samples | None = field(default=None, repr=False)  # the candidates, if set by `among`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", _check_labels(self.labels))
@@ -153,17 +155,17 @@ class PerLabel:
     def __call__(self, votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> PerLabelSelection:
         """Select from candidates embedded by `LabelledEmbedder` with the same labels in the same order."""
         if size < 1:
-            raise InputError(f"size must be at least 1, got {size}")
+            raise InputError(f"size must be at least 1, got {size}; ask for one sample or more")
         own = self._own(points)
-        present = [place for place in range(len(self.labels)) if (own == place).any()]
-        totals = [int(votes[own == place].sum()) for place in present]
+        present = [label for label in range(len(self.labels)) if (own == label).any()]
+        totals = [int(votes[own == label].sum()) for label in present]
         shares = _largest_remainders([max(0, total) for total in totals], size)
-        names = [self.labels[place] for place in present]
+        names = [self.labels[label] for label in present]
         chosen, sizes, details = [np.empty(0, dtype=np.int64)], dict.fromkeys(names, 0), {}
-        for place, name, share in zip(present, names, shares, strict=True):
+        for label, name, share in zip(present, names, shares, strict=True):
             if not share:
                 continue
-            members = np.flatnonzero(own == place)
+            members = np.flatnonzero(own == label)
             inside = points[members, : -len(self.labels)]
             result = self._rule(members)(votes[members], inside, min(share, len(members)), rng)
             chosen.append(members[result.indices])
@@ -178,47 +180,47 @@ class PerLabel:
         )
 
     def _rule(self, members: Indices) -> Selector:
-        """Return what selects among the candidates of a label."""
+        """Return the rule that selects among the candidates of a label."""
         if self.samples is None or not isinstance(self.selector, SampleSelector):
             return self.selector
         return self.selector.among(self.samples[members])
 
     def _own(self, points: Points) -> Indices:
-        """Read the label of every candidate off its embedding, as a place in `labels`."""
+        """Read the label of each candidate from its embedding, as an index into `labels`."""
         marks = points[:, -len(self.labels) :]
         own: Indices = np.argmax(marks, axis=1).astype(np.int64)
         expected = _MARK * (own[:, None] == np.arange(len(self.labels)))
         if points.shape[1] <= len(self.labels) or not np.array_equal(marks, expected):
             raise InputError(
-                f"the candidates are not embedded with a column for each of {len(self.labels)} labels; "
+                f"candidates must be embedded with a column for each of {len(self.labels)} labels and are not; "
                 "use LabelledEmbedder with the same labels in the same order"
             )
         return own
 
 
 def _largest_remainders(weights: Sequence[int], size: int) -> list[int]:
-    """Divide `size` in proportion to weights, evenly where all are zero; ties go to the first."""
+    """Divide `size` in proportion to weights, or equally if all are zero; ties go to the first."""
     weights = weights if any(weights) else [1] * len(weights)
     total = sum(weights)
     shares = [size * weight // total for weight in weights]
-    remainders = sorted(range(len(weights)), key=lambda place: -(size * weights[place] % total))
-    for place in remainders[: size - sum(shares)]:
-        shares[place] += 1
+    remainders = sorted(range(len(weights)), key=lambda index: -(size * weights[index] % total))
+    for index in remainders[: size - sum(shares)]:
+        shares[index] += 1
     return shares
 
 
 def _check_labels(labels: Sequence[str]) -> tuple[str, ...]:
-    # A set has another order in every process, and a run could not be resumed.
+    # A set has a different order in each process, so a run with it could not be resumed.
     ordered = isinstance(labels, list | tuple)
     if not ordered or not all(isinstance(label, str) and label for label in labels):
-        raise InputError(f"labels must be a list or tuple of texts that are not empty, got {labels!r}")
+        raise InputError(f"labels must be a list or tuple of non-empty strings, got {labels!r}; list the labels")
     if not labels or len(set(labels)) < len(labels):
-        raise InputError(f"labels must be different and at least one, got {list(labels)}")
+        raise InputError(f"labels must be one or more different strings, got {list(labels)}; name each label once")
     return tuple(labels)
 
 
 def _check_samples(samples: Samples) -> None:
     if samples.dtype.names != LABELLED.names:
         raise InputError(
-            f"labelled samples have fields label and text, got dtype {samples.dtype}; make them by labelled"
+            f"labelled samples must have the fields label and text, got dtype {samples.dtype}; use labelled()"
         )

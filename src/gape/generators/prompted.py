@@ -1,4 +1,4 @@
-"""Texts by prompts: for models that chat and cannot be driven token by token."""
+"""Texts by prompts, for chat models that cannot continue a given opening."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -21,18 +21,18 @@ _ROOM = 1.5
 class PromptedText:
     """Random texts are answers to a prompt with a public topic; variations are rephrasings, or blanks filled in.
 
-    A variation that the model does not deliver is its sample, unchanged: one bad answer costs one candidate.
+    If the model does not deliver a variation, the sample is used unchanged: one bad answer costs one candidate.
     """
 
     model: LanguageModel
     prompts: Prompts
     by: Literal["rephrase", "fill"] = "rephrase"
     temperature: float = 1.0  # of random texts, and of filling in blanks
-    distinct: bool = True  # whether random texts are drawn again that are near copies of others
+    distinct: bool = True  # whether random texts that are near copies of others are drawn again
 
     def __post_init__(self) -> None:
         if self.by not in {"rephrase", "fill"}:
-            raise InputError(f"variations are made by 'rephrase' or 'fill', got {self.by!r}; choose one")
+            raise InputError(f"by must be 'rephrase' or 'fill', got {self.by!r}; choose one of them")
         if self.by == "fill" and not self.prompts.fill:
             raise InputError(
                 f"the prompts {self.prompts.name!r} have no template under fill; add one or use 'rephrase'"
@@ -43,11 +43,11 @@ class PromptedText:
         return draw(self.model, self.prompts, count, self.temperature, rng, distinct=self.distinct)
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
-        """Rephrase each sample at its scale as temperature, or fill in blanks, a word being one with that chance."""
+        """Rephrase each sample with its scale as temperature, or mask words with that probability and fill them in."""
         for scale in np.unique(scales):
             if not scale > 0 or (self.by == "fill" and scale > 1):
                 rule = "a share of words in (0, 1]" if self.by == "fill" else "a temperature above 0"
-                raise InputError(f"scale must be {rule} to {self.by}, got {scale}")
+                raise InputError(f"scale must be {rule} for {self.by!r}, got {scale}; change the scales")
         drafts = [self._draft(str(sample), float(scale), rng) for sample, scale in zip(samples, scales, strict=True)]
         answers = ask(self.model, drafts)
         return as_samples([sample if text is None else text for sample, text in zip(samples, answers, strict=True)])
@@ -69,14 +69,14 @@ class PromptedText:
 def read_variation(
     prompts: Prompts, sample: str, request: Request, fewest: int, mask: str | None, completion: Completion
 ) -> str | None:
-    """Clean a whole answer that must not be its sample, nor still have a word in it that is a mask."""
+    """Clean an answer; reject it if it equals the sample or still contains a mask."""
     text = read_answer(prompts, request, fewest, completion)
     blank = text is not None and mask is not None and mask in text.split()
     return None if blank or text == sample else text
 
 
 def mask_words(text: str, share: float, mask: str, rng: np.random.Generator) -> str:
-    """Put a mask in place of every word with chance `share`, and of one at least."""
+    """Replace each word by a mask with probability `share`, and at least one."""
     words = text.split()
     blank = rng.random(len(words)) < share
     if words and not blank.any():

@@ -1,8 +1,8 @@
-"""Answers are read as they come, by several processes where there are many: a GPU writes faster than one core cleans.
+"""Reading answers as they arrive, in several processes if there are many: a GPU writes faster than one core cleans.
 
-A process gets the answers to neighbouring drafts, which are mostly variations of a few samples, and remembers what it
-has found out about their sentences. It knows nothing but what it is sent; whatever becomes of it, its share is then
-read here, and ends as it would have there.
+A process gets the answers to neighbouring drafts, which are mostly variations of a few samples, and caches the results
+for their sentences. It knows only the data it is sent. If it fails, its portion is read in this process, with the same
+result.
 """
 
 import subprocess
@@ -18,12 +18,12 @@ from typing import Self
 from gape._support.parallel import cores
 from gape.language.request import Completion, Request
 
-_MANY = 4096  # drafts; fewer are read before processes have started
+_MANY = 4096  # drafts; fewer are read faster than processes start
 _FEWEST = 4  # cores; with fewer there is none to spare
 _MOST = 8  # processes: more than a model keeps busy
 _PORTION = 64  # answers that a process gets at a time
 
-# A process of its own and not one of multiprocessing, which would run the user's script again from its first line.
+# Started without multiprocessing, which would run the user's script again from its first line.
 _PROGRAM = (
     "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); sys.path[:] = sys.argv[1:]; "
     "from gape.generators.reading import serve; serve()"
@@ -32,17 +32,17 @@ _PROGRAM = (
 
 @dataclass(frozen=True)
 class Draft:
-    """One text to be asked for, and how its answer is read: None where it will not do."""
+    """A request for one text, and how to read its answer: `read` returns None if the answer is not usable."""
 
     request: Request
-    read: Callable[[Completion], str | None]  # a partial rather than a closure, which other processes could not get
+    read: Callable[[Completion], str | None]  # a partial, not a closure, so that it can be sent to other processes
 
 
 class Reading:
-    """The texts of drafts, as their answers come; to be closed."""
+    """The texts of drafts, filled in as answers arrive. Use as a context manager."""
 
     def __init__(self, drafts: Sequence[Draft], processes: int | None = None) -> None:
-        """Begin with no text; read by half of the cores where there are many drafts, or by `processes`."""
+        """Start without texts. Answers are read in `processes`, by default on half of the cores if there are many."""
         if processes is None:
             processes = min(_MOST, cores() // 2) if len(drafts) >= _MANY and cores() >= _FEWEST else 0
         self.texts: list[str | None] = [None] * len(drafts)
@@ -58,41 +58,41 @@ class Reading:
         for reader in self._readers:
             reader.close()
 
-    def take(self, place: int, completion: Completion) -> None:
-        """Read the answer to the draft at `place`, by the next `settle` at the latest."""
+    def take(self, index: int, completion: Completion) -> None:
+        """Read the answer to the draft at `index`, at the latest by the next `settle`."""
         if not self._readers:
-            self.texts[place] = self._drafts[place].read(completion)
+            self.texts[index] = self._drafts[index].read(completion)
             return
-        reader = place * len(self._readers) // len(self._drafts)
-        self._held[reader].append((place, completion))
+        reader = index * len(self._readers) // len(self._drafts)
+        self._held[reader].append((index, completion))
         if len(self._held[reader]) == _PORTION:
             self._send(reader)
 
     def settle(self) -> None:
-        """Wait until every answer that was taken is read."""
+        """Wait until all answers taken so far are read."""
         for reader, held in enumerate(self._held):
             if held:
                 self._send(reader)
-        for places, texts in self._sent:
-            for place, text in zip(places, texts.result(), strict=True):
-                self.texts[place] = text
+        for indices, texts in self._sent:
+            for index, text in zip(indices, texts.result(), strict=True):
+                self.texts[index] = text
         self._sent = []
 
     def _send(self, reader: int) -> None:
         held, self._held[reader] = self._held[reader], []
-        portion = [(self._drafts[place].read, completion) for place, completion in held]
-        self._sent.append(([place for place, _ in held], self._readers[reader].read(portion)))
+        portion = [(self._drafts[index].read, completion) for index, completion in held]
+        self._sent.append(([index for index, _ in held], self._readers[reader].read(portion)))
 
 
 def _started(count: int) -> "list[_Reader]":
-    """Start so many processes, or as many as this machine lets one start."""
-    # A program that was frozen would start itself again, and Windows' pipes are no files that one could be given.
+    """Start `count` processes, or as many as this machine allows."""
+    # A frozen program would start itself again, and pipes on Windows are not files that a process could inherit.
     if not sys.executable or hasattr(sys, "frozen") or sys.platform == "win32":
         return []
     readers: list[_Reader] = []
     with suppress(OSError):  # no memory, or too many processes or files already
         for _ in range(count):
-            readers.append(_Reader())  # noqa: PERF401  (those that have started are kept)
+            readers.append(_Reader())  # noqa: PERF401  (keeps those that have started)
     return readers
 
 
@@ -126,13 +126,13 @@ class _Reader:
         try:
             self._connection.send(portion)
             texts: list[str | None] = self._connection.recv()
-        except Exception:  # noqa: BLE001  (it has ended, or the portion cannot be sent; what else there is, is raised here)
+        except Exception:  # noqa: BLE001  (the process ended, or the portion cannot be sent; other errors are raised by _read)
             return _read(portion)
         return texts
 
 
 def serve() -> None:
-    """Read what comes, until nothing more does: when the other side closes, or ends in whichever way."""
+    """Read portions until the other side closes the connection or ends."""
     with Connection(sys.stdin.fileno()) as connection, suppress(EOFError, OSError):
         while True:
             connection.send(_read(connection.recv()))

@@ -1,4 +1,4 @@
-"""Texts by resampling: for models that continue a given opening, and so can rewrite any part of a text."""
+"""Texts by resampling, for models that can continue a given opening and so rewrite any part of a text."""
 
 import math
 from dataclasses import dataclass
@@ -24,65 +24,67 @@ from gape.generators.prompts import Prompts
 from gape.generators.reading import Draft
 from gape.language.request import Completion, LanguageModel, Request
 
-# New parts are this many times as long as what they replace: lengths can grow and shrink over the rounds.
+# New parts are this many times as long as the parts they replace, so that lengths can grow and shrink over the rounds.
 _STRETCH = (0.75, 1.35)
 
-# And up to this many times longer still where the text is shorter than texts of its domain are.
+# They are up to this many times longer still if the text is shorter than a typical text of its domain.
 _GROWTH = 1.5
 
-# No text grows beyond this many times the words that a text of its domain has.
+# No text grows beyond this many times the words of a typical text of its domain.
 _LONGEST = 2.0
 
-# A run of sentences stands for the asked share of words if its length is within this factor of it.
+# A run of sentences fits the requested share of words if its length is within this factor of it.
 _TOLERANCE = 1.6
 
-# Where more than this share is rewritten in the middle, the old end no longer follows from it.
+# If more than this share is rewritten in the middle, the old end no longer follows from it.
 _WIDEST_SPAN = 0.5
 
-# A text that lost this many of its first words to the cleaning is no variation any more.
+# A text is a variation only if cleaning keeps this many of its first words.
 _ANCHOR = 3
 
-# Words beyond those wanted, so that the model can end its sentence.
+# Extra words beyond those wanted, so that the model can finish its sentence.
 _ROOM = 24
 
-# Tokens per word, sparingly: at the first end of a sentence after so many, what was wanted is there or nearly so.
-_TOKENS_PER_WORD = 1.3
+# Lower estimate of tokens per word: the answer may stop at the first end of a sentence after that many tokens.
+_FEWEST_TOKENS_PER_WORD = 1.3
 
 
 @dataclass(frozen=True)
 class ResampledText:
-    """Random texts answer a prompt with a public topic; a variation at scale s rewrites the share s of its sample.
+    """Random texts answer a prompt with a public topic; a variation at scale s rewrites a share s of its sample.
 
     Below the scale `whole_from` a part is rewritten: whole sentences at the beginning or in the middle, or the end from
-    any word on. So every word can change, and every variation ends where a sentence ends. From that scale on the whole
-    text is new: the model sees the sample as an example and writes another one like it. The new text is never a near
-    copy of its sample, so both can survive, while a sample and its small variations compete for one place. If the
-    model does not deliver a variation, the sample stands in for it.
+    any word on. So every word can change, and every variation ends at the end of a sentence. From that scale on the
+    whole text is new: the model sees the sample as an example and writes another one like it. The new text is never a
+    near copy of its sample, so both can survive, while a sample and its small variations compete for one place. If the
+    model does not deliver a variation, the sample is used instead.
     """
 
     model: LanguageModel
     prompts: Prompts
     temperature: float = 1.0
-    beginnings: float = 1 / 3  # share of the partial variations that rewrite the beginning; short texts have none
-    spans: float = 1 / 3  # share that rewrites the middle, likewise
-    whole_from: float = 0.8  # the least scale of whole new texts
-    distinct: bool = True  # whether random texts are drawn again that are near copies of others
+    beginnings: float = 1 / 3  # share of the partial variations that rewrite the beginning; not for short texts
+    spans: float = 1 / 3  # share that rewrites the middle; not for short texts
+    whole_from: float = 0.8  # the least scale of completely new texts
+    distinct: bool = True  # whether random texts that are near copies of others are drawn again
 
     def __post_init__(self) -> None:
         if not self.model.can_continue:
-            raise InputError(f"{self.model.name} cannot go on from a given opening; use PromptedText with it")
+            raise InputError(f"{self.model.name} cannot continue a given opening; use PromptedText with it")
         for name in ("beginnings", "spans"):
             if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} must be a share in [0, 1], got {getattr(self, name)}")
+                raise InputError(f"{name} must be a share in [0, 1], got {getattr(self, name)}; the default is 1/3")
         if self.beginnings + self.spans > 1:
-            raise InputError(f"beginnings and spans must be at most 1 together, got {self.beginnings + self.spans}")
+            raise InputError(
+                f"beginnings and spans must add up to at most 1, got {self.beginnings + self.spans}; lower one of them"
+            )
 
     def random(self, count: int, rng: np.random.Generator) -> Samples:
         """Draw `count` texts of the domain."""
         return draw(self.model, self.prompts, count, self.temperature, rng, opened=True, distinct=self.distinct)
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
-        """Rewrite of every sample the share of its words that its scale says."""
+        """Rewrite a share of each sample's words, given by its scale."""
         for scale in np.unique(scales):
             if not 0 < scale <= 1:
                 raise InputError(f"scale must be a share of words in (0, 1], got {scale}; 1 writes a new random text")
@@ -112,7 +114,7 @@ class ResampledText:
         else:
             start, stop = span
             opening, replaced, tail = " ".join(parts[:start]), length(parts[start:stop]), parts[stop:]
-            if not start:  # what the text is about, the model sees from the sample itself
+            if not start:  # the model sees the topic in the sample itself
                 prompt, opening = self.prompts.alike_prompt(sample, rng), self.prompts.opening(rng)
         room = _LONGEST * self.prompts.words - (len(words) - replaced)
         growth = min(math.sqrt(max(self.prompts.words / len(words), 1.0)), _GROWTH)
@@ -134,16 +136,16 @@ class ResampledText:
             max_tokens=tokens_for(words + _ROOM),
             temperature=self.temperature,
             seed=new_seed(rng),
-            enough=round(_TOKENS_PER_WORD * words),
+            enough=round(_FEWEST_TOKENS_PER_WORD * words),
         )
 
 
 def choose_span(
     parts: list[str], wanted: float, rng: np.random.Generator, *, first: bool = False
 ) -> tuple[int, int] | None:
-    """Draw a run of whole sentences of about `wanted` words, from the first one on or in the middle; None without one.
+    """Draw a run of whole sentences of about `wanted` words, at the beginning or in the middle; None if there is none.
 
-    A run in the middle holds neither the first sentence nor the last, and a run from the first one on not the last.
+    A run in the middle contains neither the first sentence nor the last, a run at the beginning not the last.
     """
     fitting = [
         (start, stop)
@@ -155,7 +157,7 @@ def choose_span(
 
 
 def read_alike(prompts: Prompts, sample: str, request: Request, completion: Completion) -> str | None:
-    """Clean a whole answer; one that is a near copy of its sample is none."""
+    """Clean an answer; reject a near copy of the sample."""
     fewest = max(1, min(len(sample.split()), prompts.words) // SHORTEST)
     text = read_answer(prompts, request, fewest, completion)
     return None if text is None or are_near_copies(text, sample) else text
@@ -164,11 +166,11 @@ def read_alike(prompts: Prompts, sample: str, request: Request, completion: Comp
 def join(
     prompts: Prompts, sample: str, request: Request, tail: list[str], wanted: float, completion: Completion
 ) -> str | None:
-    """Put opening, new sentences of about `wanted` words, and tail together; None where that does not make a text."""
+    """Join opening, new sentences of about `wanted` words, and tail; None if the result is not a usable text."""
     opening, new = request.opening, completion.text
     if is_finished(opening) and new[:1].isalnum():
         opening += " "
-    text = collapse(strip_headings(strip_markdown(opening + new)))  # while there are lines to tell them by
+    text = collapse(strip_headings(strip_markdown(opening + new)))  # while there are still lines
     if not completion.finished or tail or is_finished(sample):
         text = whole_sentences(text)
     parts = fit(sentences(text), len(opening.split()), wanted)
@@ -181,7 +183,7 @@ def join(
 
 
 def fit(parts: list[str], kept: int, wanted: float) -> list[str]:
-    """Return as many of the sentences as come nearest to `kept + wanted` words, and more than the kept ones."""
+    """Return the first sentences whose length is nearest to `kept + wanted` words, and above `kept`."""
     ends = np.cumsum([len(part.split()) for part in parts])
     beyond = np.flatnonzero(ends > kept)
     if not len(beyond):
@@ -191,5 +193,5 @@ def fit(parts: list[str], kept: int, wanted: float) -> list[str]:
 
 
 def length(parts: list[str]) -> int:
-    """Count the words of sentences."""
+    """Return the number of words in the sentences."""
     return sum(len(part.split()) for part in parts)

@@ -12,12 +12,12 @@ from gape.core.types import Floats, Points, Samples
 
 @dataclass(frozen=True, eq=False)
 class StartFromSet:
-    """Random samples are drawn from given points; all of them, in order, where exactly as many are asked for."""
+    """Draws random samples from given points. If exactly as many are requested, returns all of them in order."""
 
     points: Samples
 
     def random(self, count: int, rng: np.random.Generator) -> Points:
-        """Draw `count` of the points, with repetition only where there are fewer."""
+        """Draw `count` of the points, with repetition only if there are fewer."""
         points = np.asarray(self.points, dtype=np.float32)
         if count == len(points):
             return points.copy()
@@ -26,7 +26,7 @@ class StartFromSet:
 
 @dataclass(frozen=True)
 class StartFromBox:
-    """Random samples are uniform in a box."""
+    """Draws random samples uniformly from a box."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -34,7 +34,7 @@ class StartFromBox:
     def random(self, count: int, rng: np.random.Generator) -> Points:
         """Draw `count` points uniformly."""
         if len(self.low) != len(self.high) or not all(a < b for a, b in zip(self.low, self.high, strict=True)):
-            raise InputError(f"a box needs low < high in every coordinate, got {self.low} and {self.high}")
+            raise InputError(f"a box needs low < high in each coordinate, got {self.low} and {self.high}; swap them")
         return rng.uniform(self.low, self.high, size=(count, len(self.low))).astype(np.float32)
 
 
@@ -42,7 +42,7 @@ class StartFromBox:
 class GaussianGenerator:
     """VariationAPI(y, s^2) = N(y, s^2 Sigma / tr Sigma): mean y and total variance s^2, in any shape.
 
-    `factor` is (d, k) with Sigma = factor factor^T; `isotropic`, `low_rank` and `diagonal` make the usual ones.
+    `factor` is (d, k) with Sigma = factor factor^T; `isotropic`, `low_rank` and `diagonal` construct the usual ones.
     """
 
     start: StartFromSet | StartFromBox
@@ -55,9 +55,9 @@ class GaussianGenerator:
 
     @classmethod
     def diagonal(cls, start: StartFromSet | StartFromBox, variances: tuple[float, ...]) -> GaussianGenerator:
-        """Independent coordinates with variances in these proportions; zero for a coordinate it cannot move."""
+        """Independent coordinates with variances in these proportions; zero for a coordinate that does not vary."""
         if not variances or not min(variances) >= 0:
-            raise InputError(f"variances must not be negative, got {variances}")
+            raise InputError(f"variances must be one or more numbers of at least 0, got {variances}; use 0 or more")
         return cls(start, np.diag(np.sqrt(np.asarray(variances, dtype=np.float64))))
 
     @classmethod
@@ -68,14 +68,14 @@ class GaussianGenerator:
         return cls(start, left[:, singular > 1e-10 * singular.max(initial=0.0)])
 
     def random(self, count: int, rng: np.random.Generator) -> Points:
-        """Draw the start."""
+        """Draw the initial samples."""
         return self.start.random(count, rng)
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Points:
-        """Draw one variation of each sample, with the total variance that its scale says."""
+        """Draw one variation of each sample, with its scale as the total variance."""
         trace = float(np.sum(self.factor**2))
         if trace <= 0:
-            raise InputError("the covariance of a generator must not be zero; give it a direction to move in")
+            raise InputError("the covariance of a generator must not be zero; give at least one positive variance")
         step = rng.standard_normal((len(samples), self.factor.shape[1])) @ self.factor.T
         varied: Points = (samples + np.sqrt(scales / trace)[:, None] * step).astype(np.float32)
         return varied
@@ -98,7 +98,8 @@ class SnakingPath:
     def __post_init__(self) -> None:
         if self.segments < 1 or not (self.height > 0 and self.gap > 0):
             raise InputError(
-                f"a path needs segments, height and gap above 0, got {self.segments}, {self.height} and {self.gap}"
+                f"segments, height and gap must be above 0, got {self.segments}, {self.height} and {self.gap}; the "
+                "defaults are 6, 4.0 and 1.0"
             )
 
     @property
@@ -121,7 +122,7 @@ class SnakingPath:
         """Return the arc lengths of points on the path, the inverse of `at`."""
         x, y = np.asarray(points, dtype=np.float64).T
         period = self.height + self.gap
-        slack = 2.0**-22 * (1.0 + x / self.gap)  # what float32 leaves open, twice over
+        slack = 2.0**-22 * (1.0 + x / self.gap)  # twice the rounding error of float32
         segment = np.floor(x / self.gap + slack)
         across = x - segment * self.gap
         up = np.where(segment % 2 == 0, y, self.height - y)
@@ -133,5 +134,5 @@ class SnakingPath:
         return self.at(self.start_at + self.spacing * np.arange(count, dtype=np.float64))
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Points:
-        """Step along the path: near in geodesic distance, wherever that leads in the plane."""
+        """Step along the path: near in geodesic distance, not necessarily in the plane."""
         return self.at(self.arc(samples) + np.sqrt(scales) * rng.standard_normal(len(samples)))

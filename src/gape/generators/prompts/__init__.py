@@ -1,20 +1,20 @@
-"""Prompts as data: what is asked of a language model, by domain.
+"""Prompts for language models as data, by domain.
 
-A set of prompts is a TOML file; `load` reads one of those shipped (`SHIPPED`) by its name, or a user's own by its path:
+A set of prompts is a TOML file. `load` reads a shipped one (`SHIPPED`) by its name, or your own by its path:
 
     domain = "customer reviews of kitchen tools"         # what the texts are
     words = 80                                           # about how long they are
-    random = ["Write one of {domain}."]                  # one is drawn for every random sample
-    widen = "It is about: {topic}."                      # added to it, so that the start is wide
-    openings = ["I", "We went to"]                       # how it begins, for models that can go on from there
-    rephrase = ["Please rephrase {tone}: {sample}"]      # one is drawn for every variation
-    alike = "Write another one like this: {sample}"      # added to it for a new text after a sample; may be left out
+    random = ["Write one of {domain}."]                  # one is drawn for each random sample
+    widen = "It is about: {topic}."                      # added to it, so that the initial samples are diverse
+    openings = ["I", "We went to"]                       # first words, for models that can continue an opening
+    rephrase = ["Please rephrase {tone}: {sample}"]      # one is drawn for each variation
+    alike = "Write another one like this: {sample}"      # added for a new text like a sample; may be left out
     fill = ["Fill in the blanks {mask}: {sample}"]
-    [rules]                                              # what each placeholder is drawn from
+    [rules]                                              # the options of each placeholder
     topic = "reviews"                                    # one of the lists in topics.toml
-    tone = ["in a casual way", "briefly"]                # or a list of one's own
+    tone = ["in a casual way", "briefly"]                # or your own list
 
-Prompts see public text alone: candidates, never a private record.
+Prompts contain only public text: candidates, never a private record.
 """
 
 import re
@@ -45,10 +45,10 @@ __all__ = [
 
 SHIPPED = ("forum", "generic", "pubmed", "reddit", "yelp")
 
-# The most of a candidate that enters a prompt: about 600 words, which the context of a small model still holds twice.
+# Maximum length of a candidate in a prompt: about 600 words, which fit twice into the context of a small model.
 SAMPLE_CHARACTERS = 4000
 
-# Placeholders that are not drawn: {sample} is the candidate, {words} a number of words, {mask} what stands for a blank.
+# Placeholders that are not drawn: {sample} is the candidate, {words} a number of words, {mask} the sign for a blank.
 _GIVEN = frozenset({"sample", "domain", "words", "mask"})
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _QUOTES = re.compile('["\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\uff02]')
@@ -56,25 +56,25 @@ _ROLE_TOKEN = re.compile(r"<\|[^<>|]{0,40}\|>|\[/?INST\]|<</?SYS>>")
 
 
 def delimited(sample: str) -> str:
-    """Put a candidate between double quotes so that it cannot end them, cut at `SAMPLE_CHARACTERS`.
+    """Put a candidate, cut at `SAMPLE_CHARACTERS`, between double quotes that it cannot close.
 
-    Double quotes inside become single ones, and the marks by which chat models tell turns apart are taken out.
+    Double quotes inside become single ones, and the tokens by which chat models separate turns are removed.
     """
     inside = _QUOTES.sub("'", sample)
-    while (without := _ROLE_TOKEN.sub("", inside)) != inside:  # taking one out may join the halves of another
+    while (without := _ROLE_TOKEN.sub("", inside)) != inside:  # removing one may join the halves of another
         inside = without
     if len(inside) > SAMPLE_CHARACTERS:
         inside = inside[:SAMPLE_CHARACTERS].rsplit(maxsplit=1)[0]
     return f'"{inside.strip()}"'
 
 
-# What asks for one more text like a sample, where prompts do not say it themselves.
+# The default request for another text like a sample.
 _ALIKE = "Here is an example: {sample}\nWrite about the same thing, but in your own words."
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """The prompts of one domain. Every placeholder in a template is known, or making this raises."""
+    """The prompts of one domain. An unknown placeholder in a template raises InputError."""
 
     name: str
     domain: str
@@ -90,28 +90,30 @@ class Prompts:
 
     def __post_init__(self) -> None:
         if self.words < 1:
-            raise InputError(f"{self._label}: words must be at least 1, got {self.words}; say about how long a text is")
+            raise InputError(
+                f"{self._label}: words must be at least 1, got {self.words}; give the usual length of a text"
+            )
         if not self.random or not self.rephrase:
-            raise InputError(f"{self._label}: random and rephrase need a template each; add one")
+            raise InputError(f"{self._label}: random and rephrase need at least one template each; add one")
         for name, options in self.rules.items():
             if name in _GIVEN - {"words"}:
-                raise InputError(f"{self._label}: the rule {name!r} has a reserved name; call it something else")
+                raise InputError(f"{self._label}: the rule {name!r} has a reserved name; rename it")
             if not options:
-                raise InputError(f"{self._label}: the rule {name!r} has nothing to draw from; list at least one option")
+                raise InputError(f"{self._label}: the rule {name!r} has no options; list at least one")
         for part in ("random", "rephrase", "fill", "alike", "widen", "openings"):
             templates = (getattr(self, part),) if part in {"widen", "alike"} else getattr(self, part)
             for template in templates:
                 self._check(part, template)
 
     def random_prompt(self, rng: np.random.Generator, *, widened: bool = True) -> str:
-        """Draw a prompt for a random sample, followed by the line that widens the start."""
+        """Draw a prompt for a random sample, followed by the line that makes the initial samples diverse."""
         prompt = self._filled(self._draw(self.random, rng), rng, {})
         if widened and self.widen:
             prompt = f"{prompt}\n{self._filled(self.widen, rng, {})}"
         return prompt
 
     def opening(self, rng: np.random.Generator) -> str:
-        """Draw how a random sample begins, for models that can go on from there."""
+        """Draw the first words of a random sample, for models that can continue an opening."""
         return self._filled(self._draw(self.openings, rng), rng, {}) if self.openings else ""
 
     def rephrase_prompt(self, sample: str, rng: np.random.Generator) -> str:
@@ -126,15 +128,15 @@ class Prompts:
     def fill_prompt(self, masked: str, rng: np.random.Generator) -> str:
         """Draw a prompt that asks for the blanks of `masked` to be filled in."""
         if not self.fill:
-            raise InputError(f"{self._label}: there is no template that fills in blanks; add one under fill")
+            raise InputError(f"{self._label}: there is no template for filling in blanks; add one under fill")
         return self._filled(self._draw(self.fill, rng), rng, self._of(masked))
 
     def with_topics(self, topics: Sequence[str]) -> "Prompts":
-        """Draw {topic} from these topics instead."""
+        """Return these prompts with {topic} drawn from `topics`."""
         return replace(self, rules={**self.rules, "topic": tuple(topics)})
 
     def without_topics(self) -> "Prompts":
-        """Ask for random samples by the bare templates; for `pubmed` and `reddit` the paper's, to the letter."""
+        """Return these prompts without the line on the topic; `pubmed` and `reddit` then match the paper exactly."""
         return replace(self, widen="")
 
     @cached_property
@@ -156,7 +158,7 @@ class Prompts:
         return options[int(rng.integers(len(options)))]
 
     def _filled(self, template: str, rng: np.random.Generator, given: Mapping[str, str]) -> str:
-        """Replace placeholders in one pass, so that braces inside a candidate stay what they are."""
+        """Replace placeholders in one pass, so that braces inside a candidate stay unchanged."""
         known = {"domain": self.domain, "words": str(self.words), "mask": self.mask}
         drawn = {
             name: self._draw(self.rules[name], rng) for name in _PLACEHOLDER.findall(template) if name in self.rules
@@ -169,14 +171,14 @@ class Prompts:
         varies = part in {"rephrase", "fill", "alike"}
         known = set(self.rules) | (_GIVEN if varies else _GIVEN - {"sample", "mask"})
         if unknown := sorted(used - known):
-            names = " ".join(", ".join(sorted(known)).split())[:200]  # a file may have any for a rule
+            names = " ".join(", ".join(sorted(known)).split())[:200]  # a file may contain any name
             raise InputError(
-                f"{self._label}: {part} uses {{{unknown[0]}}}, which is neither a rule nor one of {names}; add it "
-                "under [rules] or take it out"
+                f"{self._label}: {part} uses {{{unknown[0]}}}, which is not one of {names}; add it under [rules] or "
+                "remove it"
             )
         if varies and "sample" not in used:
             raise InputError(
-                f"{self._label}: {part} must say where the text goes; put {{sample}} into {template!r:.100}"
+                f"{self._label}: {part} must contain {{sample}}, got {template!r:.100}; put it where the text belongs"
             )
 
 
@@ -187,7 +189,7 @@ def load(name: str | Path) -> Prompts:
     path = Path(name)
     if path.suffix != ".toml":
         raise InputError(
-            f"there are no prompts {str(name)!r}; use one of {', '.join(SHIPPED)}, or a path to a .toml file"
+            f"prompts {str(name)!r} are not known; use one of {', '.join(SHIPPED)}, or a path to a .toml file"
         )
     try:
         text = read_bounded(path)
@@ -197,9 +199,9 @@ def load(name: str | Path) -> Prompts:
 
 
 def generic(domain: str, topics: Sequence[str] = (), words: int | None = None) -> Prompts:
-    """Make prompts for a domain named in a few words, such as "customer reviews of kitchen tools"."""
+    """Make prompts for a domain described in a few words, such as "customer reviews of kitchen tools"."""
     if not (domain := " ".join(domain.split()).rstrip(".:")):
-        raise InputError("a domain must say what the texts are, got nothing; say something like 'customer reviews'")
+        raise InputError("a domain must describe the texts, got nothing; use for example 'customer reviews'")
     prompts = replace(load("generic"), domain=domain)
     prompts = prompts.with_topics(topics) if topics else prompts
     return replace(prompts, words=words) if words is not None else prompts
@@ -224,16 +226,16 @@ def _parse(name: str, text: str) -> Prompts:
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"prompts {name!r} are not valid TOML: {str(error)[:200]}") from error
+        raise InputError(f"prompts {name!r} are not valid TOML ({str(error)[:200]}); fix the file") from error
     if unknown := sorted(set(table) - set(_KEYS)):
         raise InputError(f"prompts {name!r} have an unknown key {unknown[0]!r:.100}; use {', '.join(_KEYS)}")
     if missing := [key for key in ("domain", "random", "rephrase") if key not in table]:
-        raise InputError(f"prompts {name!r} lack {missing[0]!r}; add it")
+        raise InputError(f"prompts {name!r} must have the key {missing[0]!r}; add it")
     fields: dict[str, Any] = {}
     for key, value in table.items():
         right = type(value) is _KEYS[key] and (_KEYS[key] is not list or _strings(value))
         if not right:
-            raise InputError(f"prompts {name!r}: {key} must be {_NAMES[_KEYS[key]]}, got {value!r:.100}")
+            raise InputError(f"prompts {name!r}: {key} must be {_NAMES[_KEYS[key]]}, got {value!r:.100}; change it")
         fields[key] = tuple(value) if isinstance(value, list) else value
     fields["rules"] = {rule: _options(name, rule, value) for rule, value in table.get("rules", {}).items()}
     return Prompts(name=name, **fields)
@@ -246,7 +248,7 @@ def _options(name: str, rule: str, value: Any) -> tuple[str, ...]:
     if not _strings(value):
         raise InputError(
             f"prompts {name!r}: the rule {rule!r:.100} must be a list of strings or one of {', '.join(lists)}, got "
-            f"{value!r:.100}"
+            f"{value!r:.100}; change it"
         )
     return tuple(value)
 

@@ -1,9 +1,9 @@
-"""Topics that widen a random start: shipped lists, and what a model names from the description of a domain.
+"""Topics that make the initial samples diverse: shipped lists, and topics that a model names for a domain.
 
-What a small model names is often not a topic, so topics are checked. They must be real words: in the vocabulary that
-comes with the default embedder, or named in two answers at least, because nobody invents a word twice. They must not be
-sentences, differ in more than an article or a plural, and be on topic: nearer to the domain than nine in ten of the
-everyday topics are. Where a shipped list is of the domain's kind, such as reviews, its topics are candidates too.
+The answers of a small model often are not topics, so they are checked. Topics must consist of real words: in the
+vocabulary of the default embedder, or named in at least two answers, because nobody invents a word twice. They must not
+be sentences, must differ in more than an article or a plural, and must be on topic: nearer to the domain than nine in
+ten of the everyday topics. If a shipped list fits the kind of domain, such as reviews, its topics are candidates too.
 """
 
 import gzip
@@ -21,7 +21,7 @@ from gape.core.protocols import Embedder
 from gape.core.types import as_samples
 from gape.language.request import LanguageModel, Request
 
-# The same question in several words draws more topics than one question under several seeds.
+# Several wordings of the question yield more topics than one wording with several seeds.
 _QUESTIONS = (
     "List twenty different things that {domain} can be about. Write one per line, in a few words each.",
     "Name twenty specific topics of {domain}. Write one per line, in a few words each, without explanations.",
@@ -30,21 +30,21 @@ _QUESTIONS = (
 )
 _MARKER = re.compile(r"^\s*(?:[-*\u2022\u2013]|\(?\d{1,3}[.):]|[A-Za-z][.)])\s*")
 _ARTICLES = frozenset({"a", "an", "the"})
-# Words of sentences, which topics are not.
+# Words that occur in sentences and not in topics.
 _SAYING = frozenset(
     {"is", "are", "was", "were", "be", "been", "has", "have", "had", "do", "does", "did", "can", "will", "would"}
     | {"i", "you", "we", "they", "he", "she", "it"}
 )
-# What describes the domains that there are shipped lists for.
+# Words that describe the domains of the shipped lists.
 _KINDS = {
     "reviews": frozenset({"review", "reviews", "rating", "ratings"}),
     "support": frozenset({"support", "ticket", "tickets", "complaint", "complaints", "helpdesk", "chats"}),
     "medical": frozenset({"medical", "clinical", "patient", "patients", "biomedical", "health", "abstracts"}),
     "forum": frozenset({"forum", "forums", "post", "posts", "reddit", "thread", "threads"}),
 }
-_LONGEST = 6  # words: more is a sentence, not a topic
-_NEAR = 0.1  # of the everyday topics: how near to the domain the others must be
-_FEWEST = 8  # topics: fewer narrow the start more than the everyday list does
+_LONGEST = 6  # words; more words are a sentence, not a topic
+_NEAR = 0.1  # quantile of the everyday topics' distances to the domain; others must be nearer
+_FEWEST = 8  # topics; fewer narrow the initial samples more than the everyday list does
 
 
 @cache
@@ -56,7 +56,7 @@ def topic_lists() -> Mapping[str, tuple[str, ...]]:
 
 @cache
 def _known_words() -> frozenset[str]:
-    """Return the whole words of the vocabulary that comes with the default embedder."""
+    """Return the whole words in the vocabulary of the default embedder."""
     content = files("gape.embedders").joinpath("bert_vocab.txt.gz").read_bytes()
     return frozenset(gzip.decompress(content).decode().split())
 
@@ -64,16 +64,16 @@ def _known_words() -> frozenset[str]:
 def topics_from_model(
     model: LanguageModel, domain: str, count: int, rng: np.random.Generator, embedder: Embedder | None = None
 ) -> tuple[str, ...]:
-    """Ask the model for up to `count` topics of a domain; a shipped list where it names too few to be of use.
+    """Ask the model for up to `count` topics of a domain; return a shipped list if it names too few.
 
-    Lists are asked for all at once, four times as many as should be needed: models repeat themselves. Topics are
-    checked as said above; whether they are on topic, only with an `embedder`, and without one a shipped list serves
-    only where the model's topics are too few.
+    All lists are requested at once, four times as many as should be needed, because models repeat themselves. Topics
+    are checked as described above. Whether they are on topic is checked only with an `embedder`; without one a shipped
+    list is used only if the model's topics are too few.
     """
     if count < 1:
-        raise InputError(f"count of topics must be at least 1, got {count}; ask for some")
+        raise InputError(f"count of topics must be at least 1, got {count}; ask for one or more")
     asked = max(len(_QUESTIONS), -(-count // 5))
-    opening = "1." if model.can_continue else ""  # a list that has begun goes on
+    opening = "1." if model.can_continue else ""  # makes the model continue a list
     requests = [
         Request(
             prompt=_QUESTIONS[i % len(_QUESTIONS)].format(domain=domain),
@@ -100,13 +100,13 @@ def topics_from_model(
 
 
 def shipped_list(domain: str) -> str:
-    """Name the shipped list of topics for a domain's kind, by the words that describe it; everyday for any other."""
+    """Return the name of the shipped list for a domain, by the words that describe it; otherwise "everyday"."""
     words = set(_parts(domain))
     return next((name for name, signs in _KINDS.items() if words & signs), "everyday")
 
 
 def _of_real_words(lists: list[list[str]]) -> list[str]:
-    """Leave out topics with a word that is neither known nor named in two lists."""
+    """Remove topics with a word that is neither known nor named in two lists."""
     named = Counter(word for topics in lists for word in {word for topic in topics for word in _parts(topic)})
     return [
         topic
@@ -117,16 +117,16 @@ def _of_real_words(lists: list[list[str]]) -> list[str]:
 
 
 def _distinct(topics: list[str]) -> list[str]:
-    """Keep the first of topics that differ in case, articles or a plural alone."""
-    found: dict[tuple[str, ...], str] = {}
+    """Keep the first of topics that differ only in case, articles or a plural."""
+    first: dict[tuple[str, ...], str] = {}
     for topic in topics:
         words = (word.removesuffix("s") for word in topic.casefold().split() if word not in _ARTICLES)
-        found.setdefault(tuple(words), topic)
-    return list(found.values())
+        first.setdefault(tuple(words), topic)
+    return list(first.values())
 
 
 def _on_topic(topics: list[str], domain: str, embedder: Embedder) -> list[str]:
-    """Leave out topics that are farther from the domain than the nearest tenth of the everyday topics."""
+    """Remove topics that are farther from the domain than the nearest tenth of the everyday topics."""
     everyday = topic_lists()["everyday"]
     points = embedder.embed(as_samples([domain, *topics, *everyday])).astype(np.float64)
     apart = np.linalg.norm(points[1:] - points[0], axis=1)
@@ -135,12 +135,12 @@ def _on_topic(topics: list[str], domain: str, embedder: Embedder) -> list[str]:
 
 
 def _parts(topic: str) -> list[str]:
-    """List the words of a topic, those with hyphens in their parts, and no numbers."""
+    """List the words of a topic, without numbers; words with hyphens are split."""
     return re.findall(r"[^\W\d_]+", topic.casefold().replace("'s", ""))
 
 
 def _topic(line: str) -> str | None:
-    """Return what a line of a list names, without its marker and explanation."""
+    """Return the topic in a line of a list, without its marker and explanation; None if there is none."""
     if line.rstrip(" *").endswith(":"):
         return None  # "Sure, here are twenty topics:", or a heading
     named = _MARKER.sub("", line).replace("*", "")
