@@ -85,7 +85,7 @@ def test_nobody_outside_asks_which_modality_it_is() -> None:
 
 
 def test_one_module_knows_the_layout_of_a_run_folder() -> None:
-    names = {"internal", "release", "settings.json", "settings.toml", "synthetic.parquet", "candidates.parquet"}
+    names = {"internal", "release", "settings.json", "synthetic.parquet", "candidates.parquet"}
     spelled = {
         str(path.relative_to(SOURCE))
         for path in modules()

@@ -18,6 +18,7 @@ from gape.privacy.accounting import stated
 from gape.runs.expand import expand as expand_run
 from gape.runs.export import Format
 from gape.runs.export import export as export_run
+from gape.runs.folder.layout import Layout
 from gape.runs.folder.rounds import versions_in_words
 from gape.runs.folder.stored import SettingsFolder, Status
 
@@ -109,7 +110,7 @@ def _from_suffix(out: Path) -> Format:
 
 def _rows(run: Path, now: Status) -> dict[str, str]:
     if now.finished:
-        state = f"finished; {run / 'release'} may be published under its privacy statement"
+        state = f"finished; {Layout(run).release} may be published under its privacy statement"
     elif now.running:
         state = "running"
     else:
