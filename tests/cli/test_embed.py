@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from command import gape, one_line_error
-from gape.cli.shared import in_bytes
 from made_up import CANARIES, private_rows, write_corpus, write_csv
 
 SMALL = ["--samples", "6", "--rounds", "2", "--scales", "0.4,0.8", "--generator", "corpus:public.txt", "--epsilon", "4"]
@@ -82,27 +81,3 @@ def test_interrupted_it_says_how_to_go_on(here: Path) -> None:
     done = gape(*flags)
     assert done.exit_code == 0
     assert "v: 400 records" in done.stdout
-
-
-def test_engines_are_compared_with_and_without_data(here: Path) -> None:
-    alone = gape("plan", "--engines", "--samples", "2000")
-    assert alone.exit_code == 0
-    assert "16,000 candidates of 384 numbers" in alone.stdout
-    for engine in ("memory", "disk", "cuda", "ray", "federated"):
-        assert f"\n{engine} " in alone.stdout
-        assert f"- {engine}: " in alone.stdout
-    assert "100 M" in alone.stdout
-    assert max(map(len, alone.stdout.split("\n- ")[0].splitlines())) <= 80
-    planned = gape("plan", "reviews.csv", "--text", "review", *SMALL, "--engines")
-    assert "A typical candidate gets" in planned.stdout
-    assert "18 candidates of 384 numbers" in planned.stdout
-    assert "\ndisk      90 " in planned.stdout
-    assert "cuda" not in gape("plan", "reviews.csv", "--text", "review", *SMALL).stdout
-
-
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [(0, "0 B"), (640, "640 B"), (999.9, "1 kB"), (64_000, "64 kB"), (15_360_000_000, "15.4 GB"), (2.47e15, "2.47 PB")],
-)
-def test_bytes_in_words(count: float, words: str) -> None:
-    assert in_bytes(count) == words

@@ -9,7 +9,6 @@ from gape.runs.advice import (
     Writer,
     calls_of,
     outlook,
-    round_cost,
     samples_for,
     suggested_samples,
     suitable_votes,
@@ -117,41 +116,6 @@ def test_tokens_cost_and_time_follow_from_the_writer() -> None:
     more_cores = outlook(PLAN, 1000, local, cores=4).seconds
     assert more_cores is not None
     assert more_cores < here.seconds
-
-
-class TestRoundCost:
-    def test_what_moves_is_counted_in_bytes(self) -> None:
-        v, d, n = 16_000, 384, 5_000_000
-        assert round_cost("memory", n, v, d).resident == 4 * n * d
-        disk = round_cost("disk", n, v, d)
-        assert disk.read == 4 * n * d
-        assert disk.resident == round_cost("disk", 200 * n, v, d).resident < 2e8
-        ray = round_cost("ray", n, v, d, workers=10)
-        assert (ray.parties, ray.resident, ray.down, ray.up) == (10, 4 * n * d // 10, 4 * v * d, 8 * v)
-        assert ray.moved == 10 * (4 * v * d + 8 * v)
-        federated = round_cost("federated", n, v, d, peers=0)
-        assert (federated.parties, federated.resident, federated.down, federated.up) == (n, 4 * d, 4 * v * d, 4 * v)
-        assert round_cost("federated", n, v, d, peers=50).up > federated.up
-        with pytest.raises(InputError, match="engine must be one of memory, disk, cuda, ray, federated, got 'abacus'"):
-            round_cost("abacus", n, v, d)
-
-    def test_times_are_those_that_were_measured(self) -> None:
-        assert round_cost("cuda", 5_000_000, 80_000, 768).seconds == pytest.approx(1.5, rel=0.02)
-        votes = round_cost("memory", 20_000, 16_000, 768, cores=2)
-        assert 2.6 / 1.5 < votes.seconds < 2.6 * 1.5  # benchmarks/votes.py on a quiet machine
-
-    def test_a_round_takes_as_long_as_its_longest_step(self) -> None:
-        assert round_cost("disk", 10**7, 2_000, 384, cores=2).limit == "computing"
-        few = round_cost("disk", 10**7, 20, 384, cores=2)
-        assert few.limit == "reading"
-        assert few.seconds == pytest.approx(15.36)
-        assert round_cost("disk", 10**7, 2_000, 384).seconds == round_cost("memory", 10**7, 2_000, 384).seconds
-        assert round_cost("cuda", 10**9, 16_000, 384).limit == "loading"
-        assert round_cost("cuda", 10**7, 16_000, 384).limit == "computing"
-        assert round_cost("ray", 10**9, 16_000, 384).seconds == round_cost("memory", 10**9, 16_000, 384).seconds / 8
-        assert round_cost("ray", 100, 80_000, 768).limit == "sending"
-        assert round_cost("federated", 10**8, 16_000, 384).limit == "receiving"
-        assert round_cost("federated", 1_000, 16_000, 384).limit == "device"
 
 
 def test_what_is_embedded_already_takes_no_time() -> None:

@@ -118,14 +118,6 @@ def in_words(seconds: float) -> str:
     return f"{max(1, math.ceil(seconds))} s"
 
 
-def in_bytes(count: float) -> str:
-    """Format a number of bytes to three digits: "64 kB", "15.4 GB"."""
-    for size, unit in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= 0.9995 * size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:.0f} B"
-
-
 def _location(error: Exception) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

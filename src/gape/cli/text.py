@@ -13,16 +13,16 @@ from gape._support.parallel import cores
 from gape.cli.flags import takes_changes, takes_settings
 from gape.cli.live import watching
 from gape.cli.models import fetch_missing, models_of
-from gape.cli.shared import errors_in_one_line, in_bytes, in_words, output, print_statement, resumable
+from gape.cli.shared import errors_in_one_line, in_words, output, print_statement, resumable
 from gape.evolution.plan import Plan
 from gape.privacy.accounting import stated
-from gape.runs.advice import ENGINES, MOST_SAMPLES, Outlook, outlook, round_cost
+from gape.runs.advice import Outlook, outlook
 from gape.runs.electorate import Here, open_private, refuse_shared_corpus, unit_of, units_of
 from gape.runs.embedder import make_embedder
 from gape.runs.folder.layout import Layout
 from gape.runs.folder.stored import SettingsFolder, ledger_of
 from gape.runs.generator import describe_writer, make_model, make_prompts, writes
-from gape.runs.resolve import make_plan, resolved, variations_of
+from gape.runs.resolve import make_plan, resolved
 from gape.runs.settings import Settings
 from gape.runs.synthesize import SyntheticTexts, run_text, settings_to_resume
 from gape.runs.synthesize import resume as resume_run
@@ -30,30 +30,14 @@ from gape.voting.store import VectorFolder
 
 _SHOWN_TEXTS, _SHOWN_CHARACTERS, _SHOWN_TOPICS = 3, 300, 12
 
-# For which numbers of records engines are compared, beside those of the data.
-_USUAL_SCALES = (5_000_000, 1_000_000_000)
-_SCALES = {"federated": (100_000_000,)}
-_WIDTHS, _USUAL_WIDTH = {"minilm": 384}, 768
-_HEADS = ("engine", "records", "memory", "read", "to each", "from each", "in all", "time", "set by")
-
 
 @errors_in_one_line()
 @takes_settings
-def plan(
-    settings: Settings,
-    engines: Annotated[  # noqa: FBT002  (a flag, for typer)
-        bool, typer.Option("--engines", help="Say what a round takes by every engine, too; DATA may be left out.")
-    ] = False,
-) -> None:
+def plan(settings: Settings) -> None:
     """Say what a run would do: noise against votes, calls, tokens, cost and time. Spends and sends nothing.
 
     Takes the flags of `gape run`.
     """
-    if engines and not settings.data:
-        _, scales, copies = variations_of(settings)
-        candidates = (settings.samples or MOST_SAMPLES) * (len(scales) * copies + int(settings.keep))
-        _print_engines(output(), settings, candidates)
-        return
     private = open_private(settings)
     settings = resolved(settings, private)
     if not isinstance(private, VectorFolder):  # whose texts would have to be embedded first
@@ -65,9 +49,6 @@ def plan(
     _print_plan(console, settings, private, chosen, expected)
     for remark in (*expected.remarks, *_of_ledger(settings, chosen)):
         console.print(f"- {remark}", markup=False)
-    if engines:
-        console.print()
-        _print_engines(console, settings, chosen.candidates, units_of(private))
 
 
 @errors_in_one_line()
@@ -169,21 +150,6 @@ def _topics(settings: Settings) -> str:
     topics = make_prompts(settings, model, embedder).rules.get("topic", ())
     shown = ", ".join(topics[:_SHOWN_TOPICS])
     return f"{len(topics)}: {shown}" + (", ..." if len(topics) > _SHOWN_TOPICS else "") if topics else ""
-
-
-def _print_engines(console: Console, settings: Settings, candidates: int, units: int | None = None) -> None:
-    width = _WIDTHS.get(settings.embedder, _USUAL_WIDTH)
-    title = f"One round of votes for {candidates:,} candidates of {width} numbers (times are estimates)"
-    table = Table(*_HEADS, title=title, title_style="bold", box=None, padding=(0, 1, 0, 0))
-    for engine in ENGINES:
-        for n in dict.fromkeys([*([] if units is None else [units]), *_SCALES.get(engine, _USUAL_SCALES)]):
-            cost = round_cost(engine, n, candidates, width, cores=cores())
-            sizes = (cost.resident, cost.read, cost.down, cost.up, cost.moved)
-            shown = (in_bytes(size) if size else "" for size in sizes)
-            table.add_row(engine, f"{n:,}" if n < 1e6 else f"{n / 1e6:g} M", *shown, in_words(cost.seconds), cost.limit)
-    console.print(table)
-    for engine, assumed in ENGINES.items():
-        console.print(f"- {engine}: {assumed}.", markup=False)
 
 
 def _of_ledger(settings: Settings, chosen: Plan) -> list[str]:

@@ -14,13 +14,11 @@ to .83; with one vote for each they had 0.01 sigma, and ten rounds of ranking le
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gape.core.errors import InputError
 from gape.evolution.plan import Plan
 from gape.privacy.accounting import Neighbours, noise_scale
-from gape.voting.streamed import BLOCK
 
 LEAST_SIGNAL = 1 / 3  # typical votes over sigma
 NO_SIGNAL = 0.03  # between the 0.09 that were followed and the 0.01 that were not
@@ -38,47 +36,6 @@ PROMPT_WORDS = 40  # of instructions
 TOKENS_PER_SECOND_PER_CORE = 55.0  # SmolLM2-135M, embedded
 TEXTS_EMBEDDED_PER_SECOND_PER_CORE = 19.0  # MiniLM, reviews of 100 words
 SECONDS_PER_REQUEST = 3.0  # of a hosted service; they differ
-
-
-# What a round takes, by what counts its votes; measured where it says so, assumed elsewhere.
-FLOPS_PER_CORE = 75e9  # measured: float32 votes for 2,000 candidates of 384, on a core of a busy server
-GPU_FLOPS = 4.1e14  # measured on an H200: 5 million x 80,000 x 768 in 1.5 s
-GPU_MEMORY = 120e9  # bytes of an H200, less what else must be there
-HOST_TO_GPU = 25e9  # bytes a second, assumed: half of what PCIe 5 can do
-DISK = 1e9  # bytes a second, assumed: one solid-state disk, read from front to back
-NETWORK = 1.25e9  # bytes a second, assumed: 10 Gbit/s, of whoever runs the round
-DEVICE_DOWN, DEVICE_UP = 2.5e6, 0.6e6  # bytes a second, assumed: 20 and 5 Mbit/s
-_FLOAT, _COUNT, _WORD = 4, 8, 4  # bytes of a coordinate, of a count, of a masked count
-_KEYS_DOWN, _KEYS_UP = 180, 115  # bytes for every peer: its keys and sealed shares; shares for it and openings
-
-ENGINES: Mapping[str, str] = {
-    "memory": "all vectors in this machine's memory",
-    "disk": "a folder of `gape embed`, read once a round at 1 GB/s, the next block while the last one is counted",
-    "cuda": "one H200; vectors that do not fit its memory are loaded every round at 25 GB/s",
-    "ray": "8 workers with as many cores as this machine; candidates go to each over one link of 10 Gbit/s",
-    "federated": "a record on every device, 20 Mbit/s down and 5 up, masked with 100 others; candidates, which are "
-    "public, come from elsewhere, and ballots arrive over one link of 10 Gbit/s",
-}
-
-
-@dataclass(frozen=True)
-class RoundCost:
-    """What the votes of one round take and move, in bytes and seconds."""
-
-    engine: str
-    units: int
-    parties: int  # machines, workers or devices
-    resident: int  # private vectors in the memory of each
-    read: int  # from the disk of each
-    down: int  # to each
-    up: int  # from each
-    seconds: float
-    limit: str  # what takes that long
-
-    @property
-    def moved(self) -> int:
-        """Bytes to and from all parties together."""
-        return self.parties * (self.down + self.up)
 
 
 @dataclass(frozen=True)
@@ -196,49 +153,6 @@ def outlook(plan: Plan, units: int, writer: Writer, *, cores: int = 1, embedded:
         suggested_samples=suggested,
         remarks=tuple(_remarks(plan, units, votes, signal, suggested)),
     )
-
-
-def round_cost(
-    engine: str,
-    units: int,
-    candidates: int,
-    width: int,
-    *,
-    cores: int = 2,
-    workers: int = 8,
-    peers: int = 100,
-) -> RoundCost:
-    """Say what counting the votes of one round takes and moves, one vote for each of `units`, by one of `ENGINES`.
-
-    `cores` are those of this machine, or of each of the `workers` of a cluster; a device masks with `peers` others.
-    Estimates, from the constants above: times within a factor of two or so, bytes but for what carries them.
-    """
-    if engine not in ENGINES:
-        raise InputError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
-    vectors, sheet = _FLOAT * units * width, _FLOAT * candidates * width
-    work = 2.0 * units * candidates * width
-    computing = work / (cores * FLOPS_PER_CORE)
-    if engine == "memory":
-        return RoundCost(engine, units, 1, vectors, 0, 0, 0, computing, "computing")
-    if engine == "disk":
-        took = _longest(computing=computing, reading=vectors / DISK)
-        return RoundCost(engine, units, 1, min(vectors, 2 * BLOCK), vectors, 0, 0, *took)
-    if engine == "cuda":
-        loaded = 0 if vectors <= GPU_MEMORY else vectors
-        took = _longest(computing=work / GPU_FLOPS, loading=loaded / HOST_TO_GPU)
-        return RoundCost(engine, units, 1, vectors, 0, sheet + loaded, _COUNT * candidates, *took)
-    if engine == "ray":
-        took = _longest(computing=computing / workers, sending=workers * sheet / NETWORK)
-        return RoundCost(engine, units, workers, vectors // workers, 0, sheet, _COUNT * candidates, *took)
-    down, up = sheet + _KEYS_DOWN * peers, _WORD * candidates + _KEYS_UP * peers
-    took = _longest(device=down / DEVICE_DOWN + up / DEVICE_UP, receiving=units * up / NETWORK)
-    return RoundCost(engine, units, units, _FLOAT * width, 0, down, up, *took)
-
-
-def _longest(**seconds: float) -> tuple[float, str]:
-    """Return the longest of steps that go on side by side, and which it is."""
-    step = max(seconds, key=lambda name: seconds[name])
-    return seconds[step], step
 
 
 def _writing(calls: int, prompt: int, completion: int, writer: Writer) -> float | None:
