@@ -24,7 +24,7 @@ from scipy.optimize import linear_sum_assignment
 from gape._support.geometry import distances
 from gape.core.types import Floats, Indices, NoisyVotes, Points
 from gape.privacy.accounting import noise_scale
-from gape.selection.flow.effort import Progress
+from gape.selection.flow.effort import SearchProgress
 from gape.selection.flow.objective import flow_cost, signed_points
 from gape.selection.local_search import Gape, local_search
 from gape.selection.ranking import ranking
@@ -91,7 +91,7 @@ class Stages:
         self.limit = limit
         self.ends: dict[str, tuple[float, float, float, int]] = {}
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: SearchProgress) -> None:
         spent = time.perf_counter() - self.start
         cpu = time.process_time() - self.cpu
         self.ends[progress.effort.name] = (spent, cpu, progress.cost, progress.swaps)

@@ -24,7 +24,7 @@ from experiments.common import write_rows
 from experiments.corpus_text.run import Data
 
 from gape.core.types import Floats, Points
-from gape.evaluation.compare import Estimate
+from gape.evaluation.compare import SeedMean
 from gape.evolution.plan import Plan
 from gape.metrics import mean_nearest_distance, recall, sinkhorn1
 from gape.runs.advice import usual_delta, votes_against
@@ -113,7 +113,7 @@ def run(
         for name, values in found.items():
             row: dict[str, Any] = {"epsilon": epsilon, "way": name, "seeds": seeds}
             for i, (measure, sign) in enumerate(MEASURES.items()):
-                gain = Estimate(tuple(sign * (values[:, i] - found["evenly"][:, i])))
+                gain = SeedMean(tuple(sign * (values[:, i] - found["evenly"][:, i])))
                 row |= {measure: values[:, i].mean(), f"{measure}, better by": gain.mean, f"{measure}, ±": gain.reach}
             rows.append(row)
         print(f"epsilon {epsilon:g} is done", flush=True)

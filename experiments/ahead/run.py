@@ -24,7 +24,7 @@ from gape._support.geometry import distances
 from gape.core.types import Floats, Indices, Samples
 from gape.embedders.minilm import MiniLM
 from gape.evaluation import plots
-from gape.evaluation.compare import Estimate
+from gape.evaluation.compare import SeedMean
 from gape.evaluation.plots import COLOURS
 from gape.evolution.evolve import evolve
 from gape.evolution.plan import Plan
@@ -91,7 +91,7 @@ def table(found: Mapping[tuple[str, float], Sequence[dict[str, float]]]) -> list
     for epsilon in dict.fromkeys(epsilon for _, epsilon in found):
         for measure, sign in MEASURES.items():
             theirs, ours = (np.array([run[measure] for run in found[name, epsilon]]) for name in SELECTORS)
-            gain = Estimate(tuple(sign * (ours - theirs)))
+            gain = SeedMean(tuple(sign * (ours - theirs)))
             means = {"AugPE": float(theirs.mean()), "GAPE": float(ours.mean())}
             rows.append(
                 {"epsilon": epsilon, "measure": measure, **means}

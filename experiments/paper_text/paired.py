@@ -13,7 +13,7 @@ import math
 from pathlib import Path
 
 from gape.core.errors import InputError
-from gape.evaluation.compare import Estimate
+from gape.evaluation.compare import SeedMean
 from gape.evaluation.compare.results import label_of
 
 MEASURES = {"recall": ("recall", 1), "sinkhorn": ("Sinkhorn W1", -1)}  # as it is printed, and which way is better
@@ -60,8 +60,8 @@ def paired(scores: Scores, method: str, other: str, paper: str | None = None) ->
         row = {"epsilon": f"{epsilon:g}", "seeds": str(len(seeds))}
         for name, (said, sign) in MEASURES.items():
             for label, runs in ((label_of(other), theirs), (label_of(method), mine)):
-                row[f"{said}, {label}"] = f"{Estimate(tuple(runs[seed][name] for seed in seeds)).mean:.4f}"
-            gains = Estimate(tuple(sign * (mine[seed][name] - theirs[seed][name]) for seed in seeds))
+                row[f"{said}, {label}"] = f"{SeedMean(tuple(runs[seed][name] for seed in seeds)).mean:.4f}"
+            gains = SeedMean(tuple(sign * (mine[seed][name] - theirs[seed][name]) for seed in seeds))
             reach = "" if math.isnan(gains.reach) else f" ± {gains.reach:.4f}"
             row[f"{said}, better by"] = f"{gains.mean:+.4f}{reach}"
         rows.append(row | (_printed(paper, method, other, epsilon) if paper else {}))

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gape.evaluation.compare import Moment, read_comparison
-from gape.evaluation.compare.texts import Scoring, compare_texts
+from gape.evaluation.compare import ComparisonProgress, read_comparison
+from gape.evaluation.compare.texts import ComparisonScoring, compare_texts
 from gape.modalities import load_texts
 from gape.runs.settings import Settings
 
@@ -67,7 +67,7 @@ class Progress:
         """Start the clock."""
         self._began, self._last = time.monotonic(), ""
 
-    def __call__(self, now: Moment) -> None:
+    def __call__(self, now: ComparisonProgress) -> None:
         """Hear how far it is."""
         if now.doing != self._last and ("done" in now.doing or " round " not in now.doing):
             print(f"{time.monotonic() - self._began:7.0f} s  {now.done:.1f} of {now.cells}: {now.doing}", flush=True)
@@ -122,7 +122,7 @@ def main() -> None:
         methods=asked.methods,
         epsilons=asked.epsilons,
         seeds=asked.seeds,
-        scoring=Scoring(held_out=HELD_OUT),
+        scoring=ComparisonScoring(held_out=HELD_OUT),
         jobs=asked.jobs,
         source=texts,
         progress=Progress(),

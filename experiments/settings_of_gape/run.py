@@ -29,7 +29,7 @@ from experiments.settings_of_gape.sweeps import DEFAULT, PROVED, SWEEPS, Setting
 from gape._support.clustering import assign, k_means
 from gape.core.errors import InputError
 from gape.embedders.minilm import MiniLM
-from gape.evaluation.compare import Estimate
+from gape.evaluation.compare import SeedMean
 from gape.evolution.evolve import evolve
 from gape.metrics import mean_nearest_distance, recall, sinkhorn1
 from gape.privacy.noise import SeededNoise
@@ -143,7 +143,7 @@ def table(found: Stored, sweeps: Sweeps, epsilons: Sequence[float]) -> list[dict
                     row |= {"epsilon": epsilon, "seeds": len(both)}
                     row |= {"survivors": float(np.mean([runs[seed]["samples"] for seed in both]))}
                     for measure, sign in MEASURES.items():
-                        gains = Estimate(tuple(sign * (runs[seed][measure] - usual[seed][measure]) for seed in both))
+                        gains = SeedMean(tuple(sign * (runs[seed][measure] - usual[seed][measure]) for seed in both))
                         reach = gains.reach if setting != DEFAULT else 0.0
                         row[measure] = float(np.mean([runs[seed][measure] for seed in both]))
                         row |= {f"{measure}: better than the default by": gains.mean, f"{measure}: give or take": reach}

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 from experiments.common import over_seeds, write_rows
 
 from gape.core.protocols import Selector
-from gape.evaluation.compare import Estimate
+from gape.evaluation.compare import SeedMean
 from gape.evolution.plan import Plan
 from gape.metrics import recall, sinkhorn1
 from gape.metrics.tables import column_distances, pair_distance
@@ -122,7 +122,7 @@ def run(
     for (epsilon, name), found in zip(lines, values, strict=True):
         row: dict[str, Any] = {"epsilon": epsilon, "way": name, "seeds": seeds}
         for place, measure in enumerate(MEASURES):
-            estimate = Estimate(tuple(found[:, place].tolist()))
+            estimate = SeedMean(tuple(found[:, place].tolist()))
             row |= {measure: estimate.mean, f"{measure}, ±": estimate.reach}
         rows.append(row)
     write_rows(out, "ways", rows)

@@ -27,7 +27,7 @@ from gape.core.errors import InputError
 from gape.core.types import Points
 from gape.embedders.minilm import MiniLM
 from gape.evaluation import plots
-from gape.evaluation.compare import Estimate
+from gape.evaluation.compare import SeedMean
 from gape.evaluation.plots import COLOURS, GREY, MARKERS
 from gape.evolution.evolve import evolve
 from gape.evolution.plan import Plan
@@ -119,8 +119,8 @@ def table(found: Scores) -> list[dict[str, Any]]:
     for epsilon in dict.fromkeys(epsilon for _, epsilon in found):
         for name in found["gape", epsilon][0]:
             values = {method: [run[name] for run in found[method, epsilon]] for method in METHODS}
-            gains = Estimate(tuple(ours - theirs for ours, theirs in zip(values["gape"], values["augpe"], strict=True)))
-            means = {LABELS[method]: Estimate(tuple(each)).mean for method, each in values.items()}
+            gains = SeedMean(tuple(ours - theirs for ours, theirs in zip(values["gape"], values["augpe"], strict=True)))
+            means = {LABELS[method]: SeedMean(tuple(each)).mean for method, each in values.items()}
             rows.append(
                 {"epsilon": epsilon, "score": name, **means}
                 | {"GAPE less AugPE": gains.mean, "give or take": gains.reach, "seeds": len(gains.values)}
@@ -140,7 +140,7 @@ def draw(out: Path, kinds: Sequence[Kind], found: Scores) -> None:
                 axis = axes[row, column]
                 for method, colour in METHODS.items():
                     runs = [
-                        Estimate(tuple(run[f"{what}, {kind.name}"] for run in found[method, epsilon]))
+                        SeedMean(tuple(run[f"{what}, {kind.name}"] for run in found[method, epsilon]))
                         for epsilon in epsilons
                     ]
                     means = [each.mean for each in runs]

@@ -23,7 +23,7 @@ from gape.core.protocols import Embedder, Generator, Selector
 from gape.core.types import Points
 from gape.embedders.cached import Cached
 from gape.embedders.sentence_transformers import SentenceTransformer
-from gape.evaluation.compare import Grid, Known, Method, Moment, Parts, Study, compare
+from gape.evaluation.compare import ComparisonProgress, Grid, Known, Method, Parts, Study, compare
 from gape.evolution.plan import Plan
 from gape.generators.labels import LabelledEmbedder, LabelledGenerator, PerLabel, labelled
 from gape.generators.prompted import PromptedText
@@ -235,7 +235,7 @@ def main() -> None:
     methods = tuple(map(method, asked.variants))
     seeds = tuple(range(asked.first_seed, asked.first_seed + asked.seeds))
 
-    def progress(now: Moment) -> None:
+    def progress(now: ComparisonProgress) -> None:
         if "done" in now.doing:
             print(f"{asked.dataset} {now.done:.1f} of {now.cells}: {now.doing}", flush=True)
 

@@ -76,11 +76,11 @@ class TestCached:
             require_private_embedding(Cached(inner))
 
     def test_a_cache_of_nothing_is_refused(self) -> None:
-        with pytest.raises(InputError, match="at least 1 embedding, got size 0"):
+        with pytest.raises(InputError, match="size must be at least 1 embedding, got 0"):
             Cached(Lengths(), size=0)
 
 
 def test_samples_that_it_could_confuse_are_refused() -> None:
     pairs = np.array([("low", "a text")], dtype=[("label", object), ("text", object)])
-    with pytest.raises(InputError, match="a cache knows texts and vectors"):
+    with pytest.raises(InputError, match="only texts and vectors can be cached"):
         Cached(Lengths()).embed(pairs)

@@ -86,7 +86,7 @@ class TestIdentity:
 
 class TestRefusals:
     def test_samples_that_are_no_texts(self) -> None:
-        with pytest.raises(InputError, match=r"embeds a list of texts, got an array of float64 of shape \(2, 3\)"):
+        with pytest.raises(InputError, match=r"embeds texts, got an array of float64 of shape \(2, 3\)"):
             model().embed(np.zeros((2, 3)))
 
     @pytest.mark.parametrize("limit", [0, 1, 513])

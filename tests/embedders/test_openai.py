@@ -71,7 +71,7 @@ def test_a_text_without_an_embedding_is_an_error_that_does_not_repeat_it(serve: 
 
 @pytest.mark.parametrize("samples", [np.zeros((2, 3)), np.zeros(2), texts()])
 def test_only_texts_are_embedded(samples: Samples) -> None:
-    with pytest.raises(InputError, match="texts are needed"):
+    with pytest.raises(InputError, match="samples must be one or more texts"):
         OpenAIEmbedder(model="tiny").embed(samples)
 
 

@@ -13,7 +13,7 @@ from folders import finished_folder, plan_for, statement_of
 from gape._support.files import read_json, write_json
 from gape.core.errors import InputError, PrivacyError, RunError
 from gape.privacy.statement import PrivacyStatement
-from gape.report import Embedding, write_report
+from gape.report import EmbeddingProgress, write_report
 from gape.report.page import as_script
 from gape.runs.folder.record import read_run
 from report.reading import data_of, elements_of, words_of
@@ -218,10 +218,10 @@ def test_vectors_need_an_array_of_their_width(vectors: Path, tmp_path: Path) -> 
 
 
 def test_progress_counts_up_to_its_total(texts: Path, tmp_path: Path) -> None:
-    seen: list[Embedding] = []
+    seen: list[EmbeddingProgress] = []
     write_report(texts, tmp_path / "a.html", progress=seen.append)
     assert [each.done for each in seen] == sorted(each.done for each in seen)
-    assert seen[-1] == Embedding(seen[-1].total, seen[-1].total)
+    assert seen[-1] == EmbeddingProgress(seen[-1].total, seen[-1].total)
     assert seen[-1].total == 4 * 12 + 36
 
 

@@ -6,7 +6,7 @@ import pytest
 from gape.core.errors import InputError
 from gape.evolution.plan import Plan
 from gape.runs.advice import (
-    Writer,
+    WritingFigures,
     calls_of,
     outlook,
     samples_for,
@@ -49,14 +49,14 @@ def test_more_privacy_means_fewer_samples_and_more_records_more(n: int) -> None:
 def test_calls_are_counted_round_by_round() -> None:
     plan = Plan(epsilon=1.0, delta=1e-5, rounds=3, samples=10, initial=20, scales=(0.5, 1.0), copies=3)
     assert calls_of(plan) == (20, 120, 60, 60)
-    assert outlook(plan, 1000, Writer()).calls == 260
-    assert outlook(plan, 1000, Writer(model=False)).calls == 0
+    assert outlook(plan, 1000, WritingFigures()).calls == 260
+    assert outlook(plan, 1000, WritingFigures(model=False)).calls == 0
     wide = replace(plan, initial=70, vary_start=False)
     assert calls_of(wide) == (70, 0, 60, 60)
 
 
 def test_the_outlook_sets_votes_against_noise() -> None:
-    seen = outlook(PLAN, 18_189, Writer())
+    seen = outlook(PLAN, 18_189, WritingFigures())
     assert seen.votes_per_candidate == pytest.approx(18_189 / 3500)
     assert seen.signal == pytest.approx(seen.votes_per_candidate / PLAN.sigma)
     assert "5.2 votes under noise of 13.4: a signal of 0.39 sigma" in seen.remarks[0]
@@ -64,7 +64,7 @@ def test_the_outlook_sets_votes_against_noise() -> None:
 
 
 def test_a_weak_signal_is_said_with_its_remedies() -> None:
-    seen = outlook(PLAN, 1000, Writer())
+    seen = outlook(PLAN, 1000, WritingFigures())
     assert "Use fewer samples (32 would suit), fewer variations, or more epsilon" in " ".join(seen.remarks)
     assert "Half the rounds" in " ".join(seen.remarks)
 
@@ -80,29 +80,29 @@ def test_how_far_a_weak_signal_is_followed_is_said_as_it_was_measured(votes: int
         votes_per_record=votes,
         votes_per_unit=votes,
     )
-    assert f"selection will {follows}." in " ".join(outlook(plan, 14_790, Writer()).remarks)
+    assert f"selection will {follows}." in " ".join(outlook(plan, 14_790, WritingFigures()).remarks)
 
 
 def test_a_strong_signal_could_carry_more() -> None:
-    assert "up to about 2000 samples" in " ".join(outlook(PLAN, 10**6, Writer()).remarks)
+    assert "up to about 2000 samples" in " ".join(outlook(PLAN, 10**6, WritingFigures()).remarks)
 
 
 def test_few_records_and_a_large_delta_are_said() -> None:
     plan = Plan(epsilon=1.0, delta=0.1, rounds=2, samples=2)
-    said = " ".join(outlook(plan, 30, Writer()).remarks)
+    said = " ".join(outlook(plan, 30, WritingFigures()).remarks)
     assert "above 1/n" in said
     assert "30 is few" in said
 
 
 def test_no_noise_is_said_first() -> None:
-    seen = outlook(Plan(epsilon=math.inf, delta=1e-5, rounds=2, samples=5), 100, Writer())
+    seen = outlook(Plan(epsilon=math.inf, delta=1e-5, rounds=2, samples=5), 100, WritingFigures())
     assert "NOT PRIVATE" in seen.remarks[0]
     assert math.isinf(seen.signal)
 
 
 def test_tokens_cost_and_time_follow_from_the_writer() -> None:
-    chat = Writer(words=100, reads_sample=True, concurrency=10, prompt_price=1.0, completion_price=2.0)
-    local = Writer(words=100, rewritten=0.5, tokens_per_second=100.0)
+    chat = WritingFigures(words=100, reads_sample=True, concurrency=10, prompt_price=1.0, completion_price=2.0)
+    local = WritingFigures(words=100, rewritten=0.5, tokens_per_second=100.0)
     by_chat, here = outlook(PLAN, 1000, chat), outlook(PLAN, 1000, local)
     assert by_chat.cost == pytest.approx((by_chat.prompt_tokens + 2 * by_chat.completion_tokens) / 1e6)
     assert by_chat.completion_tokens == pytest.approx(18_500 * 135)
@@ -112,14 +112,14 @@ def test_tokens_cost_and_time_follow_from_the_writer() -> None:
     assert here.seconds is not None
     assert here.seconds > here.completion_tokens / 100
     assert by_chat.seconds > by_chat.calls * 3 / 10
-    assert outlook(PLAN, 1000, Writer()).seconds is None  # nobody knows how fast it is
+    assert outlook(PLAN, 1000, WritingFigures()).seconds is None  # nobody knows how fast it is
     more_cores = outlook(PLAN, 1000, local, cores=4).seconds
     assert more_cores is not None
     assert more_cores < here.seconds
 
 
 def test_what_is_embedded_already_takes_no_time() -> None:
-    before, after = (outlook(PLAN, 10**6, Writer(model=False), embedded=done).seconds for done in (False, True))
+    before, after = (outlook(PLAN, 10**6, WritingFigures(model=False), embedded=done).seconds for done in (False, True))
     assert before is not None
     assert after is not None
     assert before - after == pytest.approx(10**6 / 19)
@@ -147,4 +147,4 @@ def test_of_users_with_several_votes_each_record_has_its_share() -> None:
 
 def test_a_candidate_gets_no_more_votes_than_there_are_records() -> None:
     plan = Plan(epsilon=1.0, delta=1e-5, rounds=1, samples=10, votes_per_record=10**6, votes_per_unit=10**6)
-    assert outlook(plan, 250, Writer()).votes_per_candidate == 250
+    assert outlook(plan, 250, WritingFigures()).votes_per_candidate == 250

@@ -10,7 +10,7 @@ import strategies
 from gape.core.errors import InputError
 from gape.selection.flow import simplex as flow
 from gape.selection.flow.blocked import BlockedSearch
-from gape.selection.flow.effort import Progress
+from gape.selection.flow.effort import SearchProgress
 from gape.selection.flow.objective import flow_cost, signed_points
 from gape.selection.flow.search import Search
 from gape.selection.local_search import Gape, LocalSearchResult, local_search
@@ -306,7 +306,7 @@ class TestResult:
         votes = rng.integers(-8, 14, 200)
         seen: list[float] = []
 
-        def stop_after_three_swaps(progress: Progress) -> None:
+        def stop_after_three_swaps(progress: SearchProgress) -> None:
             seen.append(progress.cost)
             if progress.swaps == 3:
                 raise KeyboardInterrupt

@@ -20,7 +20,7 @@ _SYNTHESIS, _ANALYSIS = "Synthetic data", "Analysis"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CommandEntry:
     """A command: its name, its panel in the help, and the module and function that implement it."""
 
     name: str
@@ -42,28 +42,28 @@ class Entry:
 
 
 COMMANDS = (
-    Entry("plan", _SYNTHESIS, "text", "plan"),
-    Entry("run", _SYNTHESIS, "text", "run"),
-    Entry("resume", _SYNTHESIS, "text", "resume"),
-    Entry("embed", _SYNTHESIS, "embed", "embed"),
-    Entry("status", _SYNTHESIS, "runs", "status"),
-    Entry("report", _SYNTHESIS, "report", "report"),
-    Entry("evaluate", _SYNTHESIS, "evaluate", "evaluate"),
-    Entry("export", _SYNTHESIS, "runs", "export"),
-    Entry("expand", _SYNTHESIS, "runs", "expand"),
-    Entry("privacy", _ANALYSIS, "privacy", "privacy"),
-    Entry("audit", _ANALYSIS, "audit", "audit"),
-    Entry("demo", _ANALYSIS, "demo", "demo"),
-    Entry("compare", _ANALYSIS, "compare", "compare"),
-    Entry("diagnose", _ANALYSIS, "diagnose", "diagnose_generator"),
-    Entry("models", _SYNTHESIS, "models", "models"),
+    CommandEntry("plan", _SYNTHESIS, "text", "plan"),
+    CommandEntry("run", _SYNTHESIS, "text", "run"),
+    CommandEntry("resume", _SYNTHESIS, "text", "resume"),
+    CommandEntry("embed", _SYNTHESIS, "embed", "embed"),
+    CommandEntry("status", _SYNTHESIS, "runs", "status"),
+    CommandEntry("report", _SYNTHESIS, "report", "report"),
+    CommandEntry("evaluate", _SYNTHESIS, "evaluate", "evaluate"),
+    CommandEntry("export", _SYNTHESIS, "runs", "export"),
+    CommandEntry("expand", _SYNTHESIS, "runs", "expand"),
+    CommandEntry("privacy", _ANALYSIS, "privacy", "privacy"),
+    CommandEntry("audit", _ANALYSIS, "audit", "audit"),
+    CommandEntry("demo", _ANALYSIS, "demo", "demo"),
+    CommandEntry("compare", _ANALYSIS, "compare", "compare"),
+    CommandEntry("diagnose", _ANALYSIS, "diagnose", "diagnose_generator"),
+    CommandEntry("models", _SYNTHESIS, "models", "models"),
 )
 
 
 class _Unloaded(TyperCommand):
     """A command that is imported only when it is called."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: CommandEntry) -> None:
         super().__init__(entry.name, rich_help_panel=entry.panel)
         self.entry = entry
 

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from gape.audit import CONFIDENCE, Attack, Check, PlanAudit, RunAudit, audit_plan, audit_run
-from gape.cli.shared import errors_in_one_line, in_words, notes, output
+from gape.cli.shared import duration_in_words, errors_in_one_line, notes, output
 from gape.core.errors import InputError
 from gape.evolution.plan import Plan
 from gape.privacy.accounting import Neighbours, stated
@@ -105,7 +105,7 @@ def _print(console: Console, books: RunAudit | None, attack: PlanAudit | None) -
         plan, bounds = attack.plan, attack.bounds
         console.print(
             f"The attack: {plan.rounds} rounds at sigma {plan.sigma:g}, neighbours by {plan.neighbours}, votes per "
-            f"unit {plan.votes_per_unit}; {attack.trials:,} trials in {in_words(attack.seconds)}",
+            f"unit {plan.votes_per_unit}; {attack.trials:,} trials in {duration_in_words(attack.seconds)}",
             style="bold",
         )
         table = Table("", "epsilon", "from")

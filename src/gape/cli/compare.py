@@ -15,9 +15,9 @@ from gape.cli.flags import takes_settings
 from gape.cli.models import fetch_missing
 from gape.cli.shared import INTERRUPTED, errors_in_one_line, notes, output, say
 from gape.core.errors import InputError
-from gape.evaluation.compare import MARK, Comparison, Moment, held_out
-from gape.evaluation.compare.results import in_words, label_of
-from gape.evaluation.compare.texts import EPSILONS, METHODS, SEEDS, Scoring, compare_texts
+from gape.evaluation.compare import MARK, Comparison, ComparisonProgress, held_out
+from gape.evaluation.compare.results import epsilon_in_words, label_of
+from gape.evaluation.compare.texts import EPSILONS, METHODS, SEEDS, ComparisonScoring, compare_texts
 from gape.runs.settings import Settings
 
 _GROUP = "Comparison"
@@ -42,17 +42,17 @@ def compare(
     ] = SEEDS,
     held_out: Annotated[
         float, typer.Option(help="Share of held-out records (or users), which do not vote.", rich_help_panel=_GROUP)
-    ] = Scoring.held_out,
+    ] = ComparisonScoring.held_out,
     scored: Annotated[
         int, typer.Option(help="Maximum records scored against, per part.", rich_help_panel=_GROUP)
-    ] = Scoring.scored,
+    ] = ComparisonScoring.scored,
     k: Annotated[
         int,
         typer.Option(help="Recall balls reach from a record to its k-th nearest other record.", rich_help_panel=_GROUP),
-    ] = Scoring.k,
+    ] = ComparisonScoring.k,
     blur: Annotated[
         float, typer.Option(help="Blur of the Sinkhorn divergence.", rich_help_panel=_GROUP)
-    ] = Scoring.blur,
+    ] = ComparisonScoring.blur,
     jobs: Annotated[
         int | None, typer.Option(help="Number of processes. Defaults to one per core.", rich_help_panel=_GROUP)
     ] = None,
@@ -75,7 +75,7 @@ def compare(
             methods=chosen,
             epsilons=numbers,
             seeds=seeds,
-            scoring=Scoring(held_out, scored, k, blur),
+            scoring=ComparisonScoring(held_out, scored, k, blur),
             jobs=cores() if jobs is None else jobs,
             progress=progress,
         )
@@ -100,13 +100,13 @@ def _resumable(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _watching() -> Iterator[Callable[[Moment], None]]:
+def _watching() -> Iterator[Callable[[ComparisonProgress], None]]:
     """Show progress on standard error: a bar in a terminal, otherwise one line per finished cell."""
     terminal = notes()
     if not terminal.is_terminal:
         last = ""
 
-        def print_cells(now: Moment) -> None:
+        def print_cells(now: ComparisonProgress) -> None:
             nonlocal last
             if now.doing != last and " round " not in now.doing:
                 terminal.print(f"{int(now.done)} of {now.cells} cells: {now.doing}", markup=False)
@@ -118,7 +118,7 @@ def _watching() -> Iterator[Callable[[Moment], None]]:
     with Progress(*columns, console=terminal, transient=True) as bar:
         task = bar.add_task("Starting", total=None)
 
-        def show(now: Moment) -> None:
+        def show(now: ComparisonProgress) -> None:
             description = f"{now.doing}, {now.detail}" if now.detail else now.doing
             bar.update(task, description=description, completed=int(now.done), total=now.cells)
 
@@ -129,7 +129,9 @@ def _print(console: Console, folder: Path, comparison: Comparison) -> None:
     console.print(MARK, style="bold red")
     for name, title in (("recall", "Recall of held-out records"), ("sinkhorn", "Sinkhorn W1 to held-out records")):
         value = held_out(name)
-        table = Table("", *(in_words(epsilon) for epsilon in comparison.epsilons), title=title, title_style="bold")
+        table = Table(
+            "", *(epsilon_in_words(epsilon) for epsilon in comparison.epsilons), title=title, title_style="bold"
+        )
         for method in comparison.methods:
             scores = (comparison.at_end(method, epsilon, value) for epsilon in comparison.epsilons)
             table.add_row(label_of(method), *map(str, scores))

@@ -20,7 +20,7 @@ from gape.core.errors import InputError
 from gape.core.types import Points
 from gape.embedders.cached import Cached
 from gape.embedders.privacy import require_private_embedding
-from gape.evaluation.diagnostics import Diagnosis, Estimate, diagnose
+from gape.evaluation.diagnostics import Diagnosis, PointEstimate, diagnose
 from gape.evaluation.plots import decay_figure, dimension_figure
 from gape.runs.electorate import read_records
 from gape.runs.embedder import make_embedder
@@ -134,7 +134,7 @@ def _print(console: Console, out: Path, seen: Diagnosis) -> None:
             console.print(str(out / file), markup=False)
 
 
-def _median(estimates: list[Estimate]) -> str:
+def _median(estimates: list[PointEstimate]) -> str:
     """Format the median over texts, with the range that all 95% intervals span."""
     median = float(np.median([estimate.value for estimate in estimates]))
     low, high = min(estimate.low for estimate in estimates), max(estimate.high for estimate in estimates)

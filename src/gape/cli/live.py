@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from gape.cli.shared import in_words, notes
+from gape.cli.shared import duration_in_words, notes
 from gape.runs.folder.rounds import VersionWarning
 from gape.runs.progress import Progress
 
@@ -95,5 +95,5 @@ class _Pace:
         if now.cost:
             parts.append(f"cost {now.cost:.2f}")
         if now.written < now.texts and now.asked > 1:
-            parts.append(f"{in_words((now.texts - now.written) * elapsed / now.asked)} left")
+            parts.append(f"{duration_in_words((now.texts - now.written) * elapsed / now.asked)} left")
         return "  " + ", ".join(parts)

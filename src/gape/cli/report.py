@@ -7,7 +7,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gape.cli.shared import errors_in_one_line, notes, output
-from gape.report import Embedding, write_report
+from gape.report import EmbeddingProgress, write_report
 from gape.runs.folder.layout import Layout
 
 
@@ -38,7 +38,7 @@ def report(
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("", total=None)
 
-        def show(now: Embedding) -> None:
+        def show(now: EmbeddingProgress) -> None:
             bar.update(task, completed=now.done, total=now.total)
 
         path = write_report(

@@ -110,7 +110,7 @@ def print_statement(console: Console, statement: PrivacyStatement) -> None:
     console.print(statement.text(), style="green" if statement.private else "bold white on red", markup=False)
 
 
-def in_words(seconds: float) -> str:
+def duration_in_words(seconds: float) -> str:
     """Format a duration to two digits: "3 min", "2.5 h"."""
     for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= size:

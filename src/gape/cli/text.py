@@ -13,7 +13,7 @@ from gape._support.parallel import cores
 from gape.cli.flags import takes_changes, takes_settings
 from gape.cli.live import watching
 from gape.cli.models import fetch_missing, models_of
-from gape.cli.shared import errors_in_one_line, in_words, output, print_statement, resumable
+from gape.cli.shared import duration_in_words, errors_in_one_line, output, print_statement, resumable
 from gape.evolution.plan import Plan
 from gape.privacy.accounting import stated
 from gape.runs.advice import Outlook, outlook
@@ -127,7 +127,7 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
     if settings.generator.startswith("openai:"):
         rows["cost"] = f"about {expected.cost:.2f}" if expected.cost else "not known: give the prices"
     if expected.seconds is not None:
-        rows["time"] = f"about {in_words(expected.seconds)} on this machine (an estimate)"
+        rows["time"] = f"about {duration_in_words(expected.seconds)} on this machine (an estimate)"
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in rows.items():
         table.add_row(name, escape(value))

@@ -1,4 +1,4 @@
-"""For samples that are vectors already."""
+"""The embedder for samples that are already vectors."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from gape.core.types import Points, Samples
 
 @dataclass(frozen=True)
 class IdentityEmbedder:
-    """Takes vectors as their own embedding."""
+    """Uses vectors as their own embeddings."""
 
     def embed(self, samples: Samples) -> Points:
         """Return the samples as float32 rows."""

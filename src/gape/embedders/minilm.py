@@ -1,4 +1,4 @@
-"""A sentence embedder that runs on this machine's processor."""
+"""A sentence embedder that runs on the CPU of this machine."""
 
 import gzip
 from collections import defaultdict
@@ -17,8 +17,8 @@ from gape.embedders.watched import Listener, nobody
 from gape.language.weights import MINILM, fetch
 
 _DIMENSION = 384
-_TOKENS_AT_ONCE = 256  # more in one call is no faster: 20 titles, or 2 abstracts
-_TEXTS_AT_ONCE = 1024  # the tokenizer notes far more about a text than its tokens
+_TOKENS_AT_ONCE = 256  # per call: 20 titles, or 2 abstracts; more is not faster
+_TEXTS_AT_ONCE = 1024  # limits memory, because the tokenizer stores far more about a text than its tokens
 
 Tokens: TypeAlias = NDArray[np.int64]
 
@@ -26,15 +26,15 @@ Tokens: TypeAlias = NDArray[np.int64]
 class MiniLM:
     """all-MiniLM-L6-v2: texts to unit vectors, (n, 384), by the mean of the last layer over a text's tokens.
 
-    A text's embedding depends on the text alone, whatever else is embedded with it: only texts of equal length share
-    a call, so nothing is padded, each call runs on one thread, and the weights, 8-bit integers on disk, are computed
-    with as floats, so no scale is shared by a batch. Text beyond `max_tokens` is not read.
+    A text's embedding depends only on the text, not on others embedded with it. Only texts of equal length share a
+    call, so nothing is padded; each call runs on one thread; and the weights, 8-bit integers on disk, are used as
+    floats, so no scale is shared within a batch. Text beyond `max_tokens` is not read.
     """
 
     def __init__(self, max_tokens: int = 256) -> None:
         """Load the model, after fetching it if this is the first time (23 MB)."""
         if not 2 <= max_tokens <= 512:
-            raise InputError(f"max_tokens must be from 2 to 512, the longest text MiniLM can read, got {max_tokens}")
+            raise InputError(f"max_tokens must be from 2 to 512, the limit of MiniLM, got {max_tokens}; 256 is usual")
         import onnxruntime  # noqa: PLC0415  (heavy)
         from tokenizers import BertWordPieceTokenizer  # noqa: PLC0415  (heavy)
 
@@ -44,7 +44,7 @@ class MiniLM:
         self._tokenizer = BertWordPieceTokenizer(_vocabulary(), lowercase=True)
         self._tokenizer.enable_truncation(max_tokens)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1  # calls run side by side instead: no thread waits for another's share
+        options.intra_op_num_threads = 1  # calls run in parallel instead, so that no thread waits for another
         options.log_severity_level = 3  # errors only, and those are raised too
         self._session = onnxruntime.InferenceSession(str(fetch(MINILM)), options, providers=["CPUExecutionProvider"])
 
@@ -52,7 +52,7 @@ class MiniLM:
         return f"MiniLM(weights={MINILM.sha256[:12]}, max_tokens={self.max_tokens})"
 
     def watched(self, tell: Listener) -> "MiniLM":
-        """Return the same model with somebody told how far it is."""
+        """Return the same model, reporting its progress to `tell`."""
         other = copy(self)
         other._tell = tell
         return other
@@ -60,14 +60,16 @@ class MiniLM:
     def embed(self, samples: Samples) -> Points:
         """Embed texts, (n,), as float32 rows of length 1, (n, 384); a text without words is embedded like any other."""
         if samples.ndim != 1 or not all(isinstance(text, str) for text in samples):
-            raise InputError(f"MiniLM embeds a list of texts, got an array of {samples.dtype} of shape {samples.shape}")
+            raise InputError(
+                f"MiniLM embeds texts, got an array of {samples.dtype} of shape {samples.shape}; pass a list of strings"
+            )
         points = np.empty((len(samples), _DIMENSION), dtype=np.float32)
         tokens = self._tokenize(samples.tolist())
-        places = _batches([len(ids) for ids in tokens])
+        batches = _batches([len(ids) for ids in tokens])
         with ThreadPoolExecutor(cores()) as pool:
-            rows = pool.map(lambda batch: self._run(np.stack([tokens[place] for place in batch])), places)
+            rows = pool.map(lambda batch: self._run(np.stack([tokens[index] for index in batch])), batches)
             done = 0
-            for batch, row in zip(places, rows, strict=True):
+            for batch, row in zip(batches, rows, strict=True):
                 points[batch] = row
                 done += len(batch)
                 self._tell(done, len(samples))
@@ -76,9 +78,9 @@ class MiniLM:
     def _tokenize(self, texts: list[str]) -> list[Tokens]:
         tokens: list[Tokens] = []
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            # Half a surrogate pair, which broken files contain, is no character that the tokenizer would take.
-            some = [text.encode(errors="replace").decode() for text in texts[start : start + _TEXTS_AT_ONCE]]
-            tokens += [np.array(encoding.ids) for encoding in self._tokenizer.encode_batch(some)]
+            # The tokenizer refuses lone surrogates, which broken files contain.
+            block = [text.encode(errors="replace").decode() for text in texts[start : start + _TEXTS_AT_ONCE]]
+            tokens += [np.array(encoding.ids) for encoding in self._tokenizer.encode_batch(block)]
         return tokens
 
     def _run(self, ids: Tokens) -> Points:  # (b, tokens)
@@ -90,10 +92,10 @@ class MiniLM:
 
 
 def _batches(lengths: list[int]) -> list[list[int]]:
-    """Divide places into batches of equal length, the longest first, so that the cores end together."""
+    """Divide the indices of texts into batches of equal length, longest first, so that the cores end together."""
     same = defaultdict(list)
-    for place, length in enumerate(lengths):
-        same[length].append(place)
+    for index, length in enumerate(lengths):
+        same[length].append(index)
     batches = []
     for length in sorted(same, reverse=True):
         step = max(1, _TOKENS_AT_ONCE // length)

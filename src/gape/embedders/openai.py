@@ -13,62 +13,65 @@ from gape.core.types import Points, Samples
 from gape.language.http import Again, Endpoint, Job
 from gape.language.spending import Tokens
 
-_MARKER_TOKENS = 16  # what an embedding model may add to a text
+_MARKER_TOKENS = 16  # tokens that an embedding model may add to a text
 _LARGEST = 2**20  # bytes of one embedding as JSON: 16,384 numbers of 64 characters
-_PUBLIC = 64  # texts in one request where none is private
+_PUBLIC = 64  # texts per request if none is private
 
 
 @dataclass(kw_only=True)
 class OpenAIEmbedder(Endpoint):
     """Sends texts to a service and returns their embeddings, scaled to length 1.
 
-    Whoever runs the service reads the texts, and no noise protects them there. Private text is therefore refused
-    (see `require_private_embedding`) unless `private_text_may_leave` says that its owner agrees.
+    The operator of the service can read the texts, and no noise protects them there. Private text is therefore refused
+    (see `require_private_embedding`) unless `private_text_may_leave` is set because its owner agrees.
 
-    A request holds one text: a service that pads what it computes together would let a private text change the vectors
-    of the others in its request, and so more votes than its own. What a service computes together beyond requests
-    cannot be controlled from here.
+    A request contains one text. If a service pads the texts of a request together, a private text could change the
+    vectors of the others, and so more votes than its own. Whether a service batches separate requests cannot be
+    controlled from here.
     """
 
-    batch: int = 1  # texts in one request
+    batch: int = 1  # texts per request
     private_text_may_leave: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.batch < 1:
-            raise InputError(f"batch must be at least 1, got {self.batch}")
+            raise InputError(f"batch must be at least 1, got {self.batch}; use 1 for private texts")
 
     def __repr__(self) -> str:
         return f"OpenAIEmbedder(model={self.model!r}, base_url={self.base_url!r})"
 
     def for_public_texts(self) -> "OpenAIEmbedder":
-        """Return the same service with many texts in a request."""
+        """Return the same service with many texts per request."""
         other = copy(self)
         other.batch = max(self.batch, _PUBLIC)
         return other
 
     def embed(self, samples: Samples) -> Points:
-        """Embed texts, (m,), as float32 rows of length 1, (m, d); all of them, or raise ServiceError."""
+        """Embed texts, (m,), as float32 rows of length 1, (m, d). Raises ServiceError unless all are embedded."""
         if samples.ndim != 1 or not len(samples) or not all(isinstance(text, str) for text in samples):
-            raise InputError(f"texts are needed, at least one, got an array of {samples.dtype} of {samples.shape}")
-        texts = [text or " " for text in samples.tolist()]  # services refuse the empty text
+            raise InputError(
+                f"samples must be one or more texts, got an array of {samples.dtype} of shape {samples.shape}; pass a "
+                "list of strings"
+            )
+        texts = [text or " " for text in samples.tolist()]  # services refuse empty texts
         jobs = [self._job(texts[start : start + self.batch]) for start in range(0, len(texts), self.batch)]
         rows = dict(self.post("embeddings", jobs))
         if len(rows) < len(jobs):
             raise ServiceError(
                 f"{len(jobs) - len(rows)} of {len(jobs)} requests got no embeddings from {self.base_url}; "
-                "check that no text is longer than the model takes"
+                "check that no text is longer than the model allows"
             )
-        return np.concatenate([rows[place] for place in range(len(jobs))])
+        return np.concatenate([rows[index] for index in range(len(jobs))])
 
     def _job(self, texts: Sequence[str]) -> Job[Points]:
-        # No tokenizer in use makes more tokens than there are bytes.
+        # No common tokenizer makes more tokens than there are bytes.
         most = Tokens(sum(len(text.encode(errors="replace")) + _MARKER_TOKENS for text in texts))
         body = {"model": self.model, "input": texts, "encoding_format": "float"}
         return Job(body, most, _LARGEST * len(texts), partial(_read, len(texts)))
 
 
-def _read(count: int, content: Any, used: Tokens) -> Points:  # noqa: ARG001  (tokens are of no use here)
+def _read(count: int, content: Any, used: Tokens) -> Points:  # noqa: ARG001  (not needed here)
     entries = sorted(content["data"], key=lambda entry: entry["index"])
     rows = np.array([entry["embedding"] for entry in entries], dtype=np.float64)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)

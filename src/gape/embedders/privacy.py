@@ -1,4 +1,4 @@
-"""Which embedders may see private text."""
+"""Checks which embedders may see private text."""
 
 from typing import cast
 
@@ -9,21 +9,21 @@ from gape.core.protocols import Embedder
 def require_private_embedding(embedder: Embedder) -> None:
     """Refuse an embedder that would send private text to another machine without its owner's consent.
 
-    To be called before private text is embedded. An embedder that sends text away carries the attribute
-    `private_text_may_leave`, False unless its user has said otherwise; one without it works on this machine.
+    Call this before private text is embedded. An embedder that sends text away has the attribute
+    `private_text_may_leave`, which is False unless the user sets it. An embedder without it works on this machine.
     """
     if not getattr(embedder, "private_text_may_leave", True):
         raise PrivacyError(
-            f"{type(embedder).__name__} would send the private text to another machine, which no noise makes up for; "
-            "embed on this machine, or pass private_text_may_leave=True if whoever owns the data agrees"
+            f"{type(embedder).__name__} would send the private text to another machine, where no noise protects it; "
+            "use an embedder on this machine, or pass private_text_may_leave=True if the owner of the data agrees"
         )
 
 
 def for_public_texts(embedder: Embedder) -> Embedder:
-    """Return the embedder as it is fastest with texts of which none is private.
+    """Return the fastest form of the embedder for texts of which none is private.
 
-    One whose vectors depend on what is embedded beside them, as in batches on a GPU, takes private texts one by one,
-    and carries the method `for_public_texts`.
+    An embedder whose vectors depend on the other texts in a batch, as on a GPU, embeds private texts one by one, and
+    has the method `for_public_texts`, which returns it with larger batches.
     """
     faster = getattr(embedder, "for_public_texts", None)
     return embedder if faster is None else cast(Embedder, faster())

@@ -1,18 +1,18 @@
-"""How far an embedder is, where it can say so: private texts are many, and each is embedded by itself."""
+"""Progress of embedders that can report it: private texts are many, and each is embedded by itself."""
 
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
 from gape.core.protocols import Embedder
 
-Listener: TypeAlias = Callable[[int, int], None]  # is told how many of how many texts are embedded
+Listener: TypeAlias = Callable[[int, int], None]  # called with the texts embedded so far and in total
 
 
 def nobody(done: int, texts: int) -> None:
-    """Listen to nothing."""
+    """Ignore the progress."""
 
 
 def watched(embedder: Embedder, tell: Listener) -> Embedder:
-    """Return the embedder with `tell` told how far it is, or as it is where it does not have the method `watched`."""
+    """Return the embedder with its progress reported to `tell`, or unchanged if it has no method `watched`."""
     watch = getattr(embedder, "watched", None)
     return embedder if watch is None else cast(Embedder, watch(tell))

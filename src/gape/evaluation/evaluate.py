@@ -26,13 +26,13 @@ from gape.modalities.base import Groups
 from gape.runs.folder.layout import Layout
 from gape.runs.settings import Settings
 
-__all__ = ["MARK", "Evaluation", "Measure", "Round", "Scoring", "evaluate"]
+__all__ = ["MARK", "Evaluation", "Measure", "RoundScores", "Scoring", "evaluate"]
 
 MARK = "NOT differentially private: private records scored this. Do not publish it, nor choose by it what to publish."
 
 
 @dataclass(frozen=True)
-class Round:
+class RoundScores:
     """The texts after a round; round 0 is the start."""
 
     round: int
@@ -52,7 +52,7 @@ class Evaluation:
     scored_by: str  # which records scored it
     in_sample: bool  # whether they voted, or may have
     groups: Groups
-    rounds: tuple[Round, ...]  # of a run
+    rounds: tuple[RoundScores, ...]  # of a run
     remarks: tuple[str, ...]
     settings: dict[str, Any]
 
@@ -202,7 +202,7 @@ def _with_baseline(
 
 def _rounds(
     points: Embedded, families: Sequence[Indices], scoring: Scoring, tell: Callable[[str], None]
-) -> tuple[Round, ...]:
+) -> tuple[RoundScores, ...]:
     """Score the texts of every round by the same records; a W1 of as many points for each."""
     rng = np.random.default_rng([scoring.seed, *b"rounds"])
     few = points.scoring[rng.permutation(len(points.scoring))[: scoring.sample]]
@@ -213,7 +213,7 @@ def _rounds(
         (inside,) = balls(points.scoring, each, scoring.k)
         distance = mean_nearest_distance(points.scoring, each)
         lineages = len(family), int(family[0])
-        rounds.append(Round(turn, len(each), inside.recall, distance, wasserstein1(few, some), *lineages))
+        rounds.append(RoundScores(turn, len(each), inside.recall, distance, wasserstein1(few, some), *lineages))
     return tuple(rounds)
 
 

@@ -63,7 +63,7 @@ def _on_grid(costs: Floats) -> Floats:
     return flow.on_grid(costs, float(costs.max()))
 
 
-def _table(X: Points, Y: Points) -> flow.Table:
+def _table(X: Points, Y: Points) -> flow.ArcTable:
     """The costs in blocks, less u and v as in `_reduced`, for sets too large to hold them."""
     u, v = np.zeros(len(X)), np.zeros(len(Y))
 
@@ -86,7 +86,7 @@ def _table(X: Points, Y: Points) -> flow.Table:
     def on_grid(costs: Floats) -> Costs:
         return flow.on_grid(np.maximum(costs, 0.0, out=costs), largest)
 
-    return flow.Table(
+    return flow.ArcTable(
         rows=lambda block: on_grid(rows(block)),
         columns=lambda block: on_grid(distances(Y[block], X) - v[block, None] - u),
         largest=float(flow.on_grid(np.array([largest]), largest)[0]),

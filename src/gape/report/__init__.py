@@ -24,14 +24,14 @@ from gape.report.plane import embed, fit_plane, local_embedder
 from gape.report.regions import Regions, Voted, find_regions
 from gape.runs.folder.record import RunRecord, read_run
 
-__all__ = ["Embedding", "write_report"]
+__all__ = ["EmbeddingProgress", "write_report"]
 
 _DRAWN = 300  # samples per round on the map
 _VOTED = 2000  # candidates of the last round that are clustered into regions
 
 
 @dataclass(frozen=True)
-class Embedding:
+class EmbeddingProgress:
     """Progress of the embedding, which is the only slow step."""
 
     done: int
@@ -47,7 +47,7 @@ def write_report(
     internal: bool = False,
     private: str | Path | None = None,
     text: str | None = None,
-    progress: Callable[[Embedding], None] | None = None,
+    progress: Callable[[EmbeddingProgress], None] | None = None,
 ) -> Path:
     """Write the report of a run, finished or not, and return its path.
 
@@ -91,7 +91,7 @@ def _embed_all(
     record: RunRecord,
     held: Held,
     private: tuple[str | Path | None, str | None] | None,
-    progress: Callable[[Embedding], None],
+    progress: Callable[[EmbeddingProgress], None],
 ) -> tuple[MapData, Internal | None]:
     """Embed what the map and the regions need; with `private`, a file and its column, the private data as well."""
     bare, name = local_embedder(record)
@@ -103,7 +103,7 @@ def _embed_all(
     def count(more: int) -> None:
         nonlocal done
         done += more
-        progress(Embedding(min(done, total), total))
+        progress(EmbeddingProgress(min(done, total), total))
 
     points = [embed(embedder, samples, count) for samples in drawn]
     view = None

@@ -23,7 +23,7 @@ _CLASS = re.compile(r"\b[A-Z]\w+(?=\()")
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def unit_of(record: RunRecord) -> str:
+def unit_protected(record: RunRecord) -> str:
     """Return the protected unit."""
     if record.statement is not None:
         return record.statement.unit
@@ -48,7 +48,7 @@ def promise(record: RunRecord) -> str:
     """Return the guarantee in words; for an unfinished run, say that there is none yet."""
     if record.statement is not None:
         return record.statement.text()
-    plan, unit, epsilon = record.plan, unit_of(record), epsilon_of(record)
+    plan, unit, epsilon = record.plan, unit_protected(record), epsilon_of(record)
     if math.isinf(epsilon):
         return "NOT PRIVATE: this run releases its votes without noise. Do not publish its output."
     return (
@@ -79,7 +79,7 @@ def guarantee(record: RunRecord) -> dict[str, str]:
     """Return the terms of the guarantee; none if the run is not private."""
     if not is_private(record):
         return {}
-    plan, unit = record.plan, unit_of(record)
+    plan, unit = record.plan, unit_protected(record)
     nearest = "candidate" if plan.votes_per_record == 1 else f"{plan.votes_per_record} candidates"
     terms = {
         "Epsilon": stated(epsilon_of(record)),

@@ -25,7 +25,7 @@ from gape.report.sections import sections
 from gape.runs.folder.record import RunRecord
 
 if TYPE_CHECKING:
-    from gape.report.private import PrivateView, Scores
+    from gape.report.private import PrivateScores, PrivateView
 
 MARK = "<!-- gape report -->"  # near the start of every report, so that a report can be recognised
 
@@ -50,7 +50,7 @@ class Internal:
     """The private points and the scores against them, in an internal report only."""
 
     view: PrivateView
-    scores: list[Scores]
+    scores: list[PrivateScores]
 
 
 def render(

@@ -26,7 +26,7 @@ _MOST = 1000  # private points that are embedded, drawn and scored against
 
 
 @dataclass(frozen=True)
-class Scores:
+class PrivateScores:
     """How well the samples of one round represent the private points."""
 
     recall: float
@@ -42,13 +42,13 @@ class PrivateView:
     points: Points  # (k, d)
     records: int
 
-    def scores(self, samples: Sequence[Points]) -> list[Scores]:
+    def scores(self, samples: Sequence[Points]) -> list[PrivateScores]:
         """Score the samples of every round, an array (m, d) per round."""
         from gape.metrics import mean_nearest_distance, precision, recall, wasserstein1  # noqa: PLC0415
 
         real = self.points
         return [
-            Scores(
+            PrivateScores(
                 float(recall(real, points)),
                 float(precision(real, points)),
                 float(mean_nearest_distance(real, points)),

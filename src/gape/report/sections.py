@@ -45,7 +45,7 @@ def _guarantee(record: RunRecord) -> View:
         "lead": "",
         "promise": facts.promise(record),
         "terms": facts.guarantee(record),
-        "unit": facts.unit_of(record),
+        "unit": facts.unit_protected(record),
         "counts_are_public": record.plan.neighbours == "replace",
         "has_labels": record.start.dtype.names is not None,
     }

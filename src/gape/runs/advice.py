@@ -39,7 +39,7 @@ SECONDS_PER_REQUEST = 3.0  # of a hosted service; they differ
 
 
 @dataclass(frozen=True)
-class Writer:
+class WritingFigures:
     """How a generator works, in the numbers that its cost follows from."""
 
     words: int = 80  # of a text
@@ -125,7 +125,7 @@ def calls_of(plan: Plan) -> tuple[int, ...]:
     return (plan.initial, first, *[plan.samples * variations] * (plan.rounds - 1))
 
 
-def outlook(plan: Plan, units: int, writer: Writer, *, cores: int = 1, embedded: bool = False) -> Outlook:
+def outlook(plan: Plan, units: int, writer: WritingFigures, *, cores: int = 1, embedded: bool = False) -> Outlook:
     """Say what to expect of a plan for `units` records or users; `embedded`: whether theirs is done already."""
     per_sample = len(plan.scales) * plan.copies + int(plan.keep)
     cast = units * min(plan.votes_per_unit, plan.samples * per_sample)  # one for a candidate, at the most
@@ -155,14 +155,14 @@ def outlook(plan: Plan, units: int, writer: Writer, *, cores: int = 1, embedded:
     )
 
 
-def _writing(calls: int, prompt: int, completion: int, writer: Writer) -> float | None:
+def _writing(calls: int, prompt: int, completion: int, writer: WritingFigures) -> float | None:
     """How long the model takes, in seconds; None for one of which nothing is known."""
     if writer.tokens_per_second is not None:
         return (completion + prompt / 10) / writer.tokens_per_second  # reading is about ten times as fast
     return None if writer.concurrency is None else calls * SECONDS_PER_REQUEST / writer.concurrency
 
 
-def _tokens(first: int, varied: int, writer: Writer) -> tuple[int, int]:
+def _tokens(first: int, varied: int, writer: WritingFigures) -> tuple[int, int]:
     text = writer.words * TOKENS_PER_WORD
     instructions = PROMPT_WORDS * TOKENS_PER_WORD
     read = text if writer.reads_sample else text * (1 - writer.rewritten)

@@ -25,7 +25,7 @@ from gape.language.request import Completion, LanguageModel
 from gape.language.stored import Stored, stored_tokens
 from gape.language.watched import Watched
 from gape.language.weights import SMOLLM2, fetch
-from gape.runs.advice import TOKENS_PER_SECOND_PER_CORE, Writer
+from gape.runs.advice import TOKENS_PER_SECOND_PER_CORE, WritingFigures
 from gape.runs.settings import Settings
 
 _TOPICS = (20, 100)  # topics to ask the model for: as many as texts to begin with, within these
@@ -123,12 +123,12 @@ def make_generator(
     return LabelledGenerator({label: writer(about_label(prompts, settings.label, label)) for label in settings.labels})
 
 
-def describe_writer(settings: Settings) -> Writer:
+def describe_writer(settings: Settings) -> WritingFigures:
     """Return the numbers that time and cost of resolved settings follow from."""
     kind = generator_kind(settings)
     words = settings.words or load(settings.prompts or "generic").words
     scales = settings.scales or (1.0,)
-    return Writer(
+    return WritingFigures(
         words=words,
         rewritten=sum(scales) / len(scales) if settings.variation == "resample" else 1.0,
         reads_sample=settings.variation in {"rephrase", "fill"},

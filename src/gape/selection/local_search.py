@@ -17,7 +17,7 @@ from gape.core.protocols import Selection, Selector
 from gape.core.types import Floats, NoisyVotes, Points, Samples, texts_of
 from gape.selection.flow.blocked import BlockedSearch
 from gape.selection.flow.device import on_device
-from gape.selection.flow.effort import Progress
+from gape.selection.flow.effort import SearchProgress
 from gape.selection.flow.objective import SignedPoints, flow_cost, signed_points
 from gape.selection.flow.search import Search
 from gape.selection.seats import fill_distinct_seats, fill_seats
@@ -57,7 +57,7 @@ def local_search(
     threshold: float,
     certify: bool = True,
     memory: float = 4e9,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[SearchProgress], None] | None = None,
     _device: str | None = None,
 ) -> LocalSearchResult:
     """Select at most `size` points S with weight above `threshold` such that no single swap lowers F(S).

@@ -41,7 +41,7 @@ _ROWS = 512  # candidates whose distances each core keeps at once; fixed, so tha
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class VoteEstimate:
     """Expected votes, and the fitted parameters of the estimator."""
 
     counts: Floats  # w, (v,), at least zero
@@ -51,7 +51,7 @@ class Estimate:
     trust: float  # g: the weight of a candidate's own deviation
 
 
-def estimate(votes: NoisyVotes, points: Points, sigma: float) -> Estimate:
+def estimate(votes: NoisyVotes, points: Points, sigma: float) -> VoteEstimate:
     """Estimate the votes that records which did not vote would cast, as in this module's docstring.
 
     `sigma` is the standard deviation of the noise. Slopes are at least zero. A mean of neighbours' votes counts only as
@@ -78,7 +78,7 @@ def estimate(votes: NoisyVotes, points: Points, sigma: float) -> Estimate:
     g = tau2 / (tau2 + noise) if tau2 > 0 else 0.0
     counts = np.zeros(len(votes))
     counts[first] = np.maximum(predicted + g * (y - predicted), 0.0)
-    return Estimate(counts, mu, b, float(c), g)
+    return VoteEstimate(counts, mu, b, float(c), g)
 
 
 def _slopes(Z: Floats, y: Floats, prior: tuple[float, ...]) -> Floats:

@@ -25,9 +25,9 @@ from evaluation.compare.grids import (
 from gape.core.errors import InputError, RunError
 from gape.evaluation.compare import (
     Comparison,
+    ComparisonProgress,
     Grid,
     Method,
-    Moment,
     Parts,
     Study,
     compare,
@@ -124,7 +124,7 @@ class TestFolder:
             run_grid(tmp_path / "out")
 
     def test_two_processes_cannot_use_one_folder(self, tmp_path: Path) -> None:
-        def again(now: Moment) -> None:
+        def again(now: ComparisonProgress) -> None:
             with pytest.raises(RunError, match="in use by another process"):
                 run_grid(tmp_path / "out")
             raise KeyboardInterrupt

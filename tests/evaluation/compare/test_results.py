@@ -20,12 +20,12 @@ from gape.evaluation.compare import (
     Study,
     held_out,
 )
-from gape.evaluation.compare.cell import Known, Result, Score, Split, Turn
-from gape.evaluation.compare.results import Estimate
+from gape.evaluation.compare.cell import Known, Result, Score, ScoredRound, Split
+from gape.evaluation.compare.results import SeedMean
 
 
 def _result(cell: Cell, recall: float) -> Result:
-    turn = Turn(0, 8, 8, Score(1.0, recall, 1.0, 1.0), None)
+    turn = ScoredRound(0, 8, 8, Score(1.0, recall, 1.0, 1.0), None)
     return Result(cell, (turn,), 160, 40, 1.0, 1e-3, "", 1.0, 1.0)
 
 
@@ -65,7 +65,7 @@ class TestResults:
         alone = comparison.at_end("a", 1.0, held_out("recall"))
         assert (alone.mean, alone.lowest, alone.highest) == pytest.approx((mine.mean(), mine.min(), mine.max()))
         assert math.isnan(comparison.at_end("a", 2.0, held_out("recall")).mean)
-        assert math.isnan(Estimate((1.0,)).reach)
+        assert math.isnan(SeedMean((1.0,)).reach)
 
     def test_the_table_is_the_papers(self, whole: tuple[Path, Comparison]) -> None:
         text = (whole[0] / "table.md").read_text()

@@ -18,7 +18,7 @@ from gape.evaluation.compare import (
     Study,
 )
 from gape.evaluation.compare.cell import Known, Split
-from gape.evaluation.compare.texts import Scoring, compare_texts
+from gape.evaluation.compare.texts import ComparisonScoring, compare_texts
 from gape.evolution.plan import Plan
 from gape.language.request import Request
 from gape.runs.settings import Settings
@@ -90,7 +90,9 @@ class TestTexts:
 
     def test_labels_are_told_by_a_classifier(self, settings: Settings, tmp_path: Path) -> None:
         chosen = settings.with_values(label="stars", labels=("low", "mid", "high"), samples=6)
-        compare_texts(chosen, tmp_path / "out", methods=["gape"], epsilons=[4.0], seeds=1, scoring=Scoring(k=1))
+        compare_texts(
+            chosen, tmp_path / "out", methods=["gape"], epsilons=[4.0], seeds=1, scoring=ComparisonScoring(k=1)
+        )
         assert "## Labels of records that did not vote" in (tmp_path / "out" / "table.md").read_text()
         for cell in cells(tmp_path / "out").values():
             assert 0 <= cell["turns"][-1]["label_accuracy"] <= 1
@@ -134,7 +136,7 @@ class TestTexts:
         few: dict[str, Any] = {"methods": ["ranking"], "epsilons": (4.0,), "seeds": 1, "jobs": 1}
         compare_texts(settings, tmp_path / "out", **few)
         with pytest.raises(RunError, match="was started with blur"):
-            compare_texts(settings, tmp_path / "out", scoring=Scoring(blur=0.1), **few)
+            compare_texts(settings, tmp_path / "out", scoring=ComparisonScoring(blur=0.1), **few)
         with (tmp_path / "public.txt").open("a") as file:
             file.write("One more.\n")
         with pytest.raises(RunError, match="was started with generator 'corpus of 160 texts"):

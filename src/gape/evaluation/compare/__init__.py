@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gape.core.errors import InputError
-from gape.evaluation.compare.cell import Known, Result, Score, Turn
+from gape.evaluation.compare.cell import Known, Result, Score, ScoredRound
 from gape.evaluation.compare.figure import draw
 from gape.evaluation.compare.folder import MARK, CompareFolder
 from gape.evaluation.compare.grid import REAL, Builder, Cell, Grid, Method, Study
 from gape.evaluation.compare.pool import Parts, run_cells
-from gape.evaluation.compare.results import Comparison, Estimate, by_voters, held_out, write_results, write_table
+from gape.evaluation.compare.results import Comparison, SeedMean, by_voters, held_out, write_results, write_table
 from gape.evaluation.plots import require_matplotlib
 
 __all__ = [
@@ -28,16 +28,16 @@ __all__ = [
     "Builder",
     "Cell",
     "Comparison",
-    "Estimate",
+    "ComparisonProgress",
     "Grid",
     "Known",
     "Method",
-    "Moment",
     "Parts",
     "Result",
     "Score",
+    "ScoredRound",
+    "SeedMean",
     "Study",
-    "Turn",
     "by_voters",
     "compare",
     "held_out",
@@ -46,7 +46,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Moment:
+class ComparisonProgress:
     """How far a comparison is, told after every round of every cell, and while texts are embedded and written."""
 
     doing: str
@@ -63,7 +63,7 @@ def compare(
     fingerprint: Callable[[bytes], str],
     *,
     jobs: int = 1,
-    progress: Callable[[Moment], None] | None = None,
+    progress: Callable[[ComparisonProgress], None] | None = None,
 ) -> Comparison:
     """Run the cells of a grid that are not in the folder yet, and write tables and figure of all that are.
 
@@ -101,14 +101,14 @@ def _run(
     parts: AbstractContextManager[Parts],
     missing: list[Cell],
     jobs: int,
-    progress: Callable[[Moment], None],
+    progress: Callable[[ComparisonProgress], None],
 ) -> None:
     cells, finished = len(grid.cells()), len(grid.cells()) - len(missing)
     running: dict[Cell, int] = {}
 
     def tell(doing: str) -> None:
         share = sum(turn / (study.plan.rounds + 1) for turn in running.values())
-        progress(Moment(doing, finished + share, cells))
+        progress(ComparisonProgress(doing, finished + share, cells))
 
     def keep(result: Result, made_by: Mapping[str, str]) -> None:
         nonlocal finished

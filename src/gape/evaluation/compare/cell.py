@@ -38,7 +38,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ScoredRound:
     """The samples after a round; round 0 is the start."""
 
     round: int
@@ -57,7 +57,7 @@ class Result:
     """What is kept of a cell."""
 
     cell: Cell
-    turns: tuple[Turn, ...]
+    turns: tuple[ScoredRound, ...]
     units: int  # that voted
     scored: int  # records that scored, of each part
     sigma: float
@@ -89,11 +89,11 @@ class Result:
         )
 
 
-def _turn_of_json(values: dict[str, Any]) -> Turn:
+def _turn_of_json(values: dict[str, Any]) -> ScoredRound:
     counts = {name: _whole(values[name]) for name in ("round", "samples", "different")}
     scores = {name: _score_of_json(values[name]) for name in ("held_out", "voters") if values[name] is not None}
     told, lineages = values.get("repetition"), values.get("lineages")
-    return Turn(
+    return ScoredRound(
         **counts,
         held_out=scores["held_out"],
         voters=scores.get("voters"),
@@ -206,7 +206,7 @@ def _evolved(
     split: Split,
     parts: tuple[Generator, Embedder],
     told: Callable[[int], None],
-) -> tuple[list[Turn], float, str]:
+) -> tuple[list[ScoredRound], float, str]:
     plan = study.plan_of(cell, method, _units(split))
     generator, embedder = parts
     electorate = LocalElectorate(
@@ -216,9 +216,9 @@ def _evolved(
         votes_per_record=plan.votes_per_record,
     )
     select = method.select(plan, _units(split))
-    turns: list[Turn] = []
+    turns: list[ScoredRound] = []
 
-    def score(turn: int, samples: Samples, lineages: int) -> Turn:
+    def score(turn: int, samples: Samples, lineages: int) -> ScoredRound:
         return _turn(turn, embedder.embed(samples), _known(samples, split.known), split, study, lineages=lineages)
 
     with closing(Ledger(":memory:", Budget(math.inf, plan.delta, plan.neighbours))) as ledger:
@@ -252,8 +252,10 @@ def _known(samples: Samples, records: Known) -> Known:
     )
 
 
-def _turn(turn: int, points: Points, known: Known, split: Split, study: Study, *, lineages: int | None = None) -> Turn:
-    return Turn(
+def _turn(
+    turn: int, points: Points, known: Known, split: Split, study: Study, *, lineages: int | None = None
+) -> ScoredRound:
+    return ScoredRound(
         turn,
         samples=len(points),
         different=len(np.unique(points, axis=0)),

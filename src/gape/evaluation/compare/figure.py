@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gape.evaluation import plots
-from gape.evaluation.compare.cell import Turn
+from gape.evaluation.compare.cell import ScoredRound
 from gape.evaluation.compare.grid import in_short
 from gape.evaluation.compare.results import Comparison, by_voters, held_out, label_of
 from gape.evaluation.plots import COLOURS, GREY, INK, MARKERS
@@ -29,7 +29,7 @@ _LEVELS = ("start", "as many real records")
 _WIDTH, _HEIGHT, _LEGEND = 8.4, 3.4, 0.9  # inches, of a figure, a row and what is below
 _COLUMN = 1.9  # of an epsilon, where there are many
 
-_PANELS: dict[str, list[tuple[Callable[[Turn], float], str]]] = {
+_PANELS: dict[str, list[tuple[Callable[[ScoredRound], float], str]]] = {
     "figure": [
         (held_out("sinkhorn"), "Sinkhorn $W_1$ (less is better)"),
         (held_out("recall"), "recall (more is better)"),
@@ -76,7 +76,7 @@ def _draw_rounds(path: Path, comparison: Comparison) -> None:
         _finish(fig, axes[0, 0], path, comparison)
 
 
-def _draw(path: Path, comparison: Comparison, panels: Sequence[tuple[Callable[[Turn], float], str]]) -> None:
+def _draw(path: Path, comparison: Comparison, panels: Sequence[tuple[Callable[[ScoredRound], float], str]]) -> None:
     rows = len(panels) // 2
     size = _WIDTH, rows * _HEIGHT + _LEGEND
     with plots.figure(path.with_suffix(".png"), rows=rows, columns=2, size=size) as (fig, axes):
@@ -107,7 +107,7 @@ def _styles(comparison: Comparison) -> dict[str, tuple[str, str]]:
     return {method: (COLOURS[name], MARKERS[name]) if name else next(spare) for method, name in known.items()}
 
 
-def _panel(axis: Axes, comparison: Comparison, value: Callable[[Turn], float]) -> None:
+def _panel(axis: Axes, comparison: Comparison, value: Callable[[ScoredRound], float]) -> None:
     places = _places(comparison.epsilons)
     drawn: list[float] = []
     for number, (method, (colour, marker)) in enumerate(_styles(comparison).items()):

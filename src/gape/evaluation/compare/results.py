@@ -16,7 +16,7 @@ import pyarrow as pa
 from scipy.special import stdtrit
 
 from gape._support.files import table_bytes, write_atomically
-from gape.evaluation.compare.cell import Result, Score, Turn
+from gape.evaluation.compare.cell import Result, Score, ScoredRound
 from gape.evaluation.compare.folder import MARK
 from gape.evaluation.compare.grid import Study, in_short
 from gape.metrics.repetition import Repetition
@@ -35,7 +35,7 @@ _REPETITION = [each.name for each in fields(Repetition)]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SeedMean:
     """A score over seeds: its mean and its range. Seeds differ in who is held out, in the start and in the noise."""
 
     values: tuple[float, ...]  # by seed
@@ -102,48 +102,48 @@ class Comparison:
             return "one seed"
         return f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
 
-    def at_end(self, method: str, epsilon: float, value: Callable[[Turn], float]) -> Estimate:
+    def at_end(self, method: str, epsilon: float, value: Callable[[ScoredRound], float]) -> SeedMean:
         """The mean of a score over seeds, after the last round."""
-        return Estimate(tuple(self._by_seed(method, epsilon, value).values()))
+        return SeedMean(tuple(self._by_seed(method, epsilon, value).values()))
 
-    def by_round(self, method: str, epsilon: float, value: Callable[[Turn], float]) -> list[Estimate]:
+    def by_round(self, method: str, epsilon: float, value: Callable[[ScoredRound], float]) -> list[SeedMean]:
         """The mean of a score over seeds after every round, the start first; none where nothing was run."""
         turns = [each.turns for each in self.results if (each.cell.method, each.cell.epsilon) == (method, epsilon)]
-        return [Estimate(tuple(value(turn) for turn in same)) for same in zip(*turns, strict=False)]
+        return [SeedMean(tuple(value(turn) for turn in same)) for same in zip(*turns, strict=False)]
 
-    def at_start(self, value: Callable[[Turn], float]) -> Estimate:
+    def at_start(self, value: Callable[[ScoredRound], float]) -> SeedMean:
         """The mean of a score of the start, which is the same for all methods of a seed."""
         starts = {each.cell.seed: value(each.turns[0]) for each in self.results if not each.cell.real}
-        return Estimate(tuple(starts.values()))
+        return SeedMean(tuple(starts.values()))
 
-    def of_real(self, value: Callable[[Turn], float]) -> Estimate:
+    def of_real(self, value: Callable[[ScoredRound], float]) -> SeedMean:
         """The mean of a score of as many real records."""
-        return Estimate(tuple(value(each.turns[0]) for each in self.results if each.cell.real))
+        return SeedMean(tuple(value(each.turns[0]) for each in self.results if each.cell.real))
 
-    def difference(self, method: str, other: str, epsilon: float, value: Callable[[Turn], float]) -> Estimate:
+    def difference(self, method: str, other: str, epsilon: float, value: Callable[[ScoredRound], float]) -> SeedMean:
         """The mean over seeds of how much higher one method scores than another with the same seed."""
         mine, theirs = (self._by_seed(name, epsilon, value) for name in (method, other))
-        return Estimate(tuple(mine[seed] - theirs[seed] for seed in sorted(mine.keys() & theirs.keys())))
+        return SeedMean(tuple(mine[seed] - theirs[seed] for seed in sorted(mine.keys() & theirs.keys())))
 
-    def _by_seed(self, method: str, epsilon: float, value: Callable[[Turn], float]) -> dict[int, float]:
+    def _by_seed(self, method: str, epsilon: float, value: Callable[[ScoredRound], float]) -> dict[int, float]:
         same = (each for each in self.results if (each.cell.method, each.cell.epsilon) == (method, epsilon))
         return {each.cell.seed: value(each.turns[-1]) for each in same}
 
 
-def held_out(name: str) -> Callable[[Turn], float]:
+def held_out(name: str) -> Callable[[ScoredRound], float]:
     """The score of this name by the records that did not vote."""
     return lambda turn: float(getattr(turn.held_out, name))
 
 
-def by_voters(name: str) -> Callable[[Turn], float]:
+def by_voters(name: str) -> Callable[[ScoredRound], float]:
     """The score of this name by records that voted."""
     return lambda turn: math.nan if turn.voters is None else float(getattr(turn.voters, name))
 
 
-def repeated(name: str) -> Callable[[Turn], float]:
+def repeated(name: str) -> Callable[[ScoredRound], float]:
     """The figure of this name of how much the texts repeat one another."""
 
-    def value(turn: Turn) -> float:
+    def value(turn: ScoredRound) -> float:
         found = getattr(turn.repetition, name, None)
         return math.nan if found is None else float(found)
 
@@ -199,7 +199,7 @@ def label_of(method: str) -> str:
     return LABELS.get(method, method)
 
 
-def in_words(epsilon: float) -> str:
+def epsilon_in_words(epsilon: float) -> str:
     """An epsilon as it is printed."""
     return "no noise" if math.isinf(epsilon) else f"epsilon {in_short(epsilon)}"
 
@@ -257,8 +257,8 @@ def _of_labels(comparison: Comparison) -> list[str]:
     ]
 
 
-def _table(comparison: Comparison, value: Callable[[Turn], float], *, real: bool = False) -> str:
-    head = ["", *(in_words(epsilon) for epsilon in comparison.epsilons)]
+def _table(comparison: Comparison, value: Callable[[ScoredRound], float], *, real: bool = False) -> str:
+    head = ["", *(epsilon_in_words(epsilon) for epsilon in comparison.epsilons)]
     lines = [
         [label_of(method), *(str(comparison.at_end(method, epsilon, value)) for epsilon in comparison.epsilons)]
         for method in comparison.methods
@@ -279,10 +279,10 @@ def _differences(comparison: Comparison) -> str:
             found = [comparison.difference(first, other, epsilon, held_out(name)) for epsilon in comparison.epsilons]
             lines.append([f"{said}, {label_of(first)} less {label_of(other)}", *map(_signed, found)])
     said = "Means of the differences between runs of one seed, ± half of their 95% interval (Student's t)."
-    return f"{said}\n\n{_markdown(['', *(in_words(epsilon) for epsilon in comparison.epsilons)], lines)}"
+    return f"{said}\n\n{_markdown(['', *(epsilon_in_words(epsilon) for epsilon in comparison.epsilons)], lines)}"
 
 
-def _signed(difference: Estimate) -> str:
+def _signed(difference: SeedMean) -> str:
     return f"{difference.mean:+.4f} ± {difference.reach:.4f}" if len(difference.values) > 1 else ""
 
 

@@ -16,7 +16,7 @@ from gape.core.types import Points
 from gape.embedders.cached import CACHED, Cached
 from gape.embedders.privacy import require_private_embedding
 from gape.embedders.watched import watched
-from gape.evaluation.compare import Comparison, Grid, Known, Method, Moment, Parts, Study, compare
+from gape.evaluation.compare import Comparison, ComparisonProgress, Grid, Known, Method, Parts, Study, compare
 from gape.evaluation.compare.folder import CompareFolder
 from gape.evaluation.compare.grid import check_scoring
 from gape.evolution.plan import Plan
@@ -55,7 +55,7 @@ _NOT_COMMON = (
 
 
 @dataclass(frozen=True)
-class Scoring:
+class ComparisonScoring:
     """Who is held out, and how samples are scored (see `Study`)."""
 
     held_out: float = 0.2
@@ -108,10 +108,10 @@ def compare_texts(
     methods: Sequence[str] = METHODS,
     epsilons: Sequence[float] = EPSILONS,
     seeds: int = SEEDS,
-    scoring: Scoring | None = None,
+    scoring: ComparisonScoring | None = None,
     jobs: int = 1,
     source: object = None,
-    progress: Callable[[Moment], None] | None = None,
+    progress: Callable[[ComparisonProgress], None] | None = None,
 ) -> Comparison:
     """Compare methods on private texts, in a folder that is gone on with by the same call. NOT differentially private.
 
@@ -122,7 +122,7 @@ def compare_texts(
     """
     _refuse_what_a_cell_decides(settings)
     require_votes_may_leave(settings, "votes whose noise can be repeated")
-    scoring = scoring or Scoring()
+    scoring = scoring or ComparisonScoring()
     records = read_records(settings, source)
     refuse_shared_corpus(settings, records, lambda: make_embedder(settings))
     chosen = _common(settings, records, tuple(epsilons), scoring)
@@ -146,11 +146,11 @@ def compare_texts(
 class _Watch:
     """Passes on how far a comparison is, and that texts are embedded or written: either can take an hour."""
 
-    def __init__(self, progress: Callable[[Moment], None]) -> None:
+    def __init__(self, progress: Callable[[ComparisonProgress], None]) -> None:
         self._progress, self._answers = progress, 0
-        self._last = Moment("starting", 0.0, 0)
+        self._last = ComparisonProgress("starting", 0.0, 0)
 
-    def moved(self, now: Moment) -> None:
+    def moved(self, now: ComparisonProgress) -> None:
         self._last = now
         self._progress(now)
 
@@ -171,7 +171,7 @@ def _refuse_what_a_cell_decides(settings: Settings) -> None:
         raise InputError("a comparison spends no budget, got a ledger or a budget; leave them out")
 
 
-def _common(settings: Settings, records: Records, epsilons: Sequence[float], scoring: Scoring) -> Settings:
+def _common(settings: Settings, records: Records, epsilons: Sequence[float], scoring: ComparisonScoring) -> Settings:
     """Fill in what follows from other settings; samples, where not given, suit the middle of the epsilons."""
     finite = [epsilon for epsilon in epsilons if 0 < epsilon < math.inf]
     units = units_of(records)

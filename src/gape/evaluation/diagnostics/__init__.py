@@ -1,8 +1,8 @@
 """Diagnostics of a generator: how its variations spread, and whether they lead towards data."""
 
 from gape.evaluation.diagnostics.measures import (
-    Estimate,
     IntrinsicDimension,
+    PointEstimate,
     Reachability,
     doubling_dimension,
     intrinsic_dimension,
@@ -12,8 +12,8 @@ from gape.evaluation.diagnostics.study import Diagnosis, ScaleDiagnosis, diagnos
 
 __all__ = [
     "Diagnosis",
-    "Estimate",
     "IntrinsicDimension",
+    "PointEstimate",
     "Reachability",
     "ScaleDiagnosis",
     "diagnose",

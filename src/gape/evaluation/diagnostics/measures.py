@@ -46,7 +46,7 @@ def intrinsic_dimension(sample: Points | Floats, variations: Points | Floats, sh
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PointEstimate:
     """A number from samples, with its 95% bootstrap interval."""
 
     value: float
@@ -58,8 +58,8 @@ class Estimate:
 class Reachability:
     """How far the variations of one sample go towards one target (Definition "reachable")."""
 
-    effective_rank: Estimate  # lambda: the total variance over that in the direction of the target
-    anticoncentration: Estimate  # c: a third of the variations go sqrt(c) deviations towards it
+    effective_rank: PointEstimate  # lambda: the total variance over that in the direction of the target
+    anticoncentration: PointEstimate  # c: a third of the variations go sqrt(c) deviations towards it
     reachable: bool  # whether both are of use to the theory, as far as the intervals tell
 
 
@@ -80,14 +80,14 @@ def reachability(variations: Points | Floats, target: Points | Floats, rng: np.r
     steps = points - points.mean(axis=0)
     total, along = np.sum(steps**2, axis=1), steps @ (towards / length)
     if not np.sum(along**2) > 1e-20 * np.sum(total):
-        return Reachability(Estimate(np.inf, np.inf, np.inf), Estimate(0.0, 0.0, 0.0), reachable=False)
+        return Reachability(PointEstimate(np.inf, np.inf, np.inf), PointEstimate(0.0, 0.0, 0.0), reachable=False)
     draws = rng.integers(len(points), size=(_RESAMPLES, len(points)))
     rank = _estimate(*(_rank(total[rows], along[rows]) for rows in (slice(None), *draws)))
     spread = _estimate(*(_spread(along[rows]) for rows in (slice(None), *draws)))
     return Reachability(rank, spread, reachable=bool(np.isfinite(rank.high)) and spread.low > 0)
 
 
-def doubling_dimension(points: Points | Floats, rng: np.random.Generator, centres: int = 20) -> Estimate:
+def doubling_dimension(points: Points | Floats, rng: np.random.Generator, centres: int = 20) -> PointEstimate:
     """Estimate the doubling dimension of a set: log2 of how many balls of half the radius cover a ball.
 
     Of balls around `centres` points, with radii that reach a quarter, a half and all of the other points, each is
@@ -107,7 +107,7 @@ def doubling_dimension(points: Points | Floats, rng: np.random.Generator, centre
                 found.append(np.log2(_cover(x[away <= radius], radius / 2)))
     if not found:
         raise InputError("all points coincide, so they have no doubling dimension; give different ones")
-    return Estimate(float(np.median(found)), float(min(found)), float(max(found)))
+    return PointEstimate(float(np.median(found)), float(min(found)), float(max(found)))
 
 
 def _cover(points: Floats, radius: float) -> int:
@@ -130,9 +130,9 @@ def _spread(along: Floats) -> float:
     return min((reached / deviation) ** 2, _LARGEST_C) if deviation > 0 and reached > 0 else 0.0
 
 
-def _estimate(value: float, *resampled: float) -> Estimate:
+def _estimate(value: float, *resampled: float) -> PointEstimate:
     low, high = np.percentile(resampled, _INTERVAL)
-    return Estimate(value, float(low), float(high))
+    return PointEstimate(value, float(low), float(high))
 
 
 def _rows(points: Points | Floats) -> Floats:

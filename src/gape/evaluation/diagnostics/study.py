@@ -10,8 +10,8 @@ from gape.core.errors import InputError
 from gape.core.protocols import Embedder, Generator
 from gape.core.types import Floats, Points
 from gape.evaluation.diagnostics.measures import (
-    Estimate,
     IntrinsicDimension,
+    PointEstimate,
     Reachability,
     doubling_dimension,
     intrinsic_dimension,
@@ -44,7 +44,7 @@ class Diagnosis:
 
     ambient: int  # the dimension of the embedding
     variations: int
-    doubling: Estimate  # of the samples drawn
+    doubling: PointEstimate  # of the samples drawn
     scales: tuple[ScaleDiagnosis, ...]
     private_targets: bool  # then this is NOT differentially private
 

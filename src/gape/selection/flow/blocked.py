@@ -15,7 +15,7 @@ import numpy as np
 from gape.core.types import Costs, Floats, Indices
 from gape.selection.flow import simplex as flow
 from gape.selection.flow import swaps
-from gape.selection.flow.effort import LEAST_GAIN, Effort, Progress
+from gape.selection.flow.effort import LEAST_GAIN, Effort, SearchProgress
 from gape.selection.flow.objective import SignedPoints
 
 _ROWS = 512  # rows of costs computed at once
@@ -39,13 +39,13 @@ class BlockedSearch:
         sources = _Rows(signed, signed.sources, signed.sinks, keep=keep_arcs)
         self.to_candidates = _Rows(signed, candidates, signed.sources, keep=keep_rows)
         columns = sources.columns if keep_arcs else _Rows(signed, signed.sinks, signed.sources, keep=False)
-        self.table = flow.Table(sources, columns, signed.scale)
+        self.table = flow.ArcTable(sources, columns, signed.scale)
         first = self._nearest_chosen()
         self.net = flow.optimise_by(flow.network_of(self.table, signed.supply, signed.demand, first), self.table)
         self.cost = flow.total_cost(self.net)
         self.best = (self.chosen.copy(), self.cost)
 
-    def run(self, *, certify: bool, progress: Callable[[Progress], None] | None = None) -> None:  # noqa: ARG002
+    def run(self, *, certify: bool, progress: Callable[[SearchProgress], None] | None = None) -> None:  # noqa: ARG002
         """Swap at held flow and re-optimise the flow, until no swap pays."""
         while self._swap_at_held_flow(progress):
             flow.set_root_costs(self.net, self._nearest_chosen())
@@ -55,7 +55,7 @@ class BlockedSearch:
             if not len(self.signed.sinks):
                 return  # no flow has changed, and no swap was left
 
-    def _swap_at_held_flow(self, progress: Callable[[Progress], None] | None) -> int:
+    def _swap_at_held_flow(self, progress: Callable[[SearchProgress], None] | None) -> int:
         """Bring the k-median with the weights that go to the selected points to a local optimum; return the swaps."""
         held = flow.root_flow(self.net)
         kept = np.flatnonzero(held > 0)
@@ -87,7 +87,7 @@ class BlockedSearch:
                     self.swaps += 1
                     settled = 0
             if progress:
-                progress(Progress(Effort.FLOW_HELD, cost, self.swaps, settled, len(self.candidates)))
+                progress(SearchProgress(Effort.FLOW_HELD, cost, self.swaps, settled, len(self.candidates)))
             if settled >= len(self.candidates):
                 break
         return made

@@ -17,7 +17,7 @@ class Effort(IntEnum):
 
 
 @dataclass(frozen=True)
-class Progress:
+class SearchProgress:
     """Progress of a search: `settled` candidates have been tried with this effort since the last swap."""
 
     effort: Effort

@@ -21,7 +21,7 @@ from gape._support.compiled import in_threads, threads
 from gape.core.types import Indices
 from gape.selection.flow import pairs, swaps
 from gape.selection.flow import simplex as flow
-from gape.selection.flow.effort import LEAST_GAIN, Effort, Progress
+from gape.selection.flow.effort import LEAST_GAIN, Effort, SearchProgress
 from gape.selection.flow.objective import SignedPoints
 from gape.selection.flow.rises import Removals
 
@@ -64,7 +64,7 @@ class Search:
         self._renew_bounds()
         self.best = (self.chosen.copy(), self.cost)  # replaced in one step, so that an interrupted search can use it
 
-    def run(self, *, certify: bool, progress: Callable[[Progress], None] | None = None) -> None:
+    def run(self, *, certify: bool, progress: Callable[[SearchProgress], None] | None = None) -> None:
         """Swap while it pays: with the flow held, then with the flow re-optimised, then until no swap provably pays."""
         total = len(self.to_candidates)
         # Without negative weights there is no flow to hold, and the first effort is already a proof.
@@ -80,7 +80,7 @@ class Search:
                 count = fewest if made or effort == Effort.FLOW_HELD else min(2 * count, _MOST)
                 candidate = (candidate + len(batch)) % total
                 if progress:
-                    progress(Progress(effort, self.cost, self.swaps, settled, total))
+                    progress(SearchProgress(effort, self.cost, self.swaps, settled, total))
 
     def _begin(self, effort: Effort) -> None:
         self.most_strayed = _STRAYED_HELD if effort == Effort.FLOW_HELD else _STRAYED

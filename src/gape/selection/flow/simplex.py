@@ -55,7 +55,7 @@ def weights_on_grid(weights: Floats) -> Floats:
     return rounded
 
 
-class Table(NamedTuple):
+class ArcTable(NamedTuple):
     """Costs from p sources to q sinks that do not fit into memory, computed in parts on request."""
 
     rows: Callable[[slice], Costs]  # of some sources to all sinks
@@ -66,11 +66,11 @@ class Table(NamedTuple):
 def network(costs: Costs, supply: Floats, demand: Floats, root_costs: Floats) -> Network:
     """Build the network at its star-shaped start: sources send to the root, the root feeds the sinks."""
     by_sink = costs.T.copy()
-    table = Table(costs.__getitem__, by_sink.__getitem__, float(costs.max(initial=0.0)))
+    table = ArcTable(costs.__getitem__, by_sink.__getitem__, float(costs.max(initial=0.0)))
     return anchored(_star(costs, by_sink, table.largest, supply, demand, root_costs), table)
 
 
-def network_of(table: Table, supply: Floats, demand: Floats, root_costs: Floats) -> Network:
+def network_of(table: ArcTable, supply: Floats, demand: Floats, root_costs: Floats) -> Network:
     """Build the network without storing the costs, for `optimise_by`."""
     nothing = np.zeros((0, 0), dtype=np.float32)
     return anchored(_star(nothing, nothing, table.largest, supply, demand, root_costs), table)
@@ -124,11 +124,11 @@ def _star(
     return net
 
 
-def anchored(net: Network, table: Table | None = None) -> Network:
+def anchored(net: Network, table: ArcTable | None = None) -> Network:
     """Return the network with its near arcs chosen again, at the current potentials, or at equal ones at the start."""
     p = len(net.root_costs)
     if table is None:
-        table = Table(net.costs.__getitem__, net.costs_by_sink.__getitem__, 0.0)
+        table = ArcTable(net.costs.__getitem__, net.costs_by_sink.__getitem__, 0.0)
     at_the_start = not len(net.near_ends)
     potential = net.proved if at_the_start else net.potential
     near = near_arcs(table.rows, table.columns, potential[:p], potential[p:-1])
@@ -177,7 +177,7 @@ def optimise(net: Network) -> int:
     return pivots
 
 
-def optimise_by(net: Network, table: Table) -> Network:
+def optimise_by(net: Network, table: ArcTable) -> Network:
     """Do the same as `optimise` for a network that does not store its costs.
 
     While any node has used up its leeway, the near arcs are chosen again, which finds every violated arc.
