@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from gape.core.errors import InputError
 from gape.core.types import Points
-from gape.metrics import closest_record_test, exposure, longest_shared_runs
-from metrics.pairs import all_distances
+from gape.metrics import closest_record_test, longest_shared_runs
 
 TEXTS = st.lists(st.lists(st.sampled_from("abc"), max_size=12).map(" ".join), min_size=1, max_size=5)
 
@@ -111,24 +110,3 @@ class TestLongestSharedRuns:
             longest_shared_runs([], ["a"])
         with pytest.raises(InputError, match="lists of at least one text"):
             longest_shared_runs(["a"], "a")
-
-
-class TestExposure:
-    def test_is_the_rank_in_bits(self) -> None:
-        references = np.arange(1.0, 1024.0)
-        found = exposure([0.0, 1.5, 511.5, 2000.0], references)
-        np.testing.assert_allclose(found, np.log2(1024) - np.log2([1, 2, 512, 1024]))
-
-    def test_counts_equal_scores_half(self) -> None:
-        assert exposure([1.0], [1.0, 1.0, 2.0]) == pytest.approx(2 - 1)
-
-    def test_is_about_one_bit_and_a_half_by_chance(self) -> None:
-        rng = np.random.default_rng(0)
-        mean = np.mean([exposure(rng.random(1), rng.random(499))[0] for _ in range(4000)])
-        assert mean == pytest.approx(1 / np.log(2), abs=0.1)
-
-    def test_refuses_scores_that_are_none(self) -> None:
-        with pytest.raises(InputError, match="without NaN"):
-            exposure([np.nan], [1.0])
-        with pytest.raises(InputError, match="at least one reference"):
-            exposure([1.0], [])

@@ -10,10 +10,8 @@ first. Distances are those of the points as float32, summed in float64.
 
 from gape.metrics.balls import Balls, balls, classical_recall, coverage, density, precision, recall
 from gape.metrics.intervals import Interval, bootstrap
-from gape.metrics.mauve import frontier_area, mauve
-from gape.metrics.memorisation import ClosestRecord, closest_record_test, exposure, longest_shared_runs
-from gape.metrics.nearest import coverage_error, mean_nearest_distance, nearest_distances
-from gape.metrics.summary import evaluate_points
+from gape.metrics.memorisation import ClosestRecord, closest_record_test, longest_shared_runs
+from gape.metrics.nearest import mean_nearest_distance, nearest_distances
 from gape.metrics.text import (
     distinct,
     length_distance,
@@ -22,14 +20,13 @@ from gape.metrics.text import (
     vocabulary_overlap,
 )
 from gape.metrics.transport import Sinkhorn, frechet, sinkhorn1, wasserstein1
-from gape.metrics.usefulness import Classification, NextWord, classify, next_word
+from gape.metrics.usefulness import Classification, classify
 
 __all__ = [
     "Balls",
     "Classification",
     "ClosestRecord",
     "Interval",
-    "NextWord",
     "Sinkhorn",
     "balls",
     "bootstrap",
@@ -37,20 +34,14 @@ __all__ = [
     "classify",
     "closest_record_test",
     "coverage",
-    "coverage_error",
     "density",
     "distinct",
-    "evaluate_points",
-    "exposure",
     "frechet",
-    "frontier_area",
     "length_distance",
     "longest_shared_runs",
-    "mauve",
     "mean_nearest_distance",
     "near_duplicate_rate",
     "nearest_distances",
-    "next_word",
     "ngram_distance",
     "precision",
     "recall",

@@ -2,7 +2,7 @@
 
 The model counts: after the longest run of up to two words that it has met, it names the word that it met most often
 there. It learns from a set in seconds, on any machine and without randomness, and a set of copies teaches it little.
-Compare sets of as many texts; `usefulness.next_word` does the same with a language model.
+Compare sets of as many texts.
 """
 
 from collections import Counter, defaultdict

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from gape.core.copies import words
 from gape.core.errors import InputError
-from gape.core.types import Floats, Indices
+from gape.core.types import Indices
 from gape.metrics.arrays import Array, check_pair, on_host
 from gape.metrics.nearest import nearest_distances
 from gape.voting.nearest import nearest
@@ -112,25 +111,3 @@ def _shared(levels: list[Indices], here: Indices, there: Indices) -> Indices:
         same = levels[power][np.minimum(a, last)] == levels[power][np.minimum(b, last)]
         run += (inside & same) << power
     return run
-
-
-def exposure(canaries: ArrayLike, references: ArrayLike) -> Floats:
-    """Return the exposure of each canary in bits, log2 (r + 1) - log2 rank (Carlini et al., 2019), (c,).
-
-    A canary is a record made up at random and put among the private ones; references are r records made up alike and
-    left out. Both are scored alike, the lower the more at home in the synthetic data: `nearest_distances(canaries,
-    synthetic)`, or a perplexity. The rank is among the references and the canary, equal scores counting half. Without
-    memorisation the expected exposure is about 1.44 bits; log2 (r + 1) is the most that r references can show.
-
-    canaries: (c,), references: (r,).
-    """
-    scores, others = np.asarray(canaries, dtype=np.float64), np.asarray(references, dtype=np.float64)
-    if scores.ndim != 1 or others.ndim != 1 or not len(others) or np.isnan(scores).any() or np.isnan(others).any():
-        raise InputError(
-            f"canaries and references must be lists of scores without NaN, got shapes {scores.shape} and "
-            f"{others.shape}; score at least one reference"
-        )
-    ordered = np.sort(others)
-    below, up_to = (np.searchsorted(ordered, scores, side=side) for side in ("left", "right"))
-    result: Floats = np.log2(len(others) + 1) - np.log2(1 + (below + up_to) / 2)
-    return result

@@ -1,10 +1,4 @@
-"""How far real records are from the nearest synthetic point: on average, and at worst.
-
-With rho(x, S) the Euclidean distance from x to the nearest point of S,
-
-    mean nearest distance  (1/n) sum_{x in D} rho(x, S)      the k-median cost of S,
-    coverage error         max_{x in D} rho(x, S)            what the paper's theorem on GAPE bounds.
-"""
+"""How far real records are from the nearest synthetic point."""
 
 import numpy as np
 
@@ -32,11 +26,3 @@ def mean_nearest_distance(real: Array, synthetic: Array) -> float:
     record: adding any point never makes it worse.
     """
     return float(nearest_distances(real, synthetic).mean())
-
-
-def coverage_error(real: Array, synthetic: Array) -> float:
-    """Largest distance of a real record to its nearest synthetic point, max_x rho(x, S): the paper's coverage error.
-
-    One record decides it, so it is as noisy as that record is odd; adding any point never makes it worse.
-    """
-    return float(nearest_distances(real, synthetic).max())
