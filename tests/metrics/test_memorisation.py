@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gape.core.errors import InputError
 from gape.core.types import Points
 from gape.metrics import closest_record_test, longest_shared_runs
+from metrics.pairs import all_distances
 
 TEXTS = st.lists(st.lists(st.sampled_from("abc"), max_size=12).map(" ".join), min_size=1, max_size=5)
 
