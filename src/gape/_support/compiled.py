@@ -12,9 +12,8 @@ Tool = TypeVar("Tool")
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
-# Keeps types for the checker, caches on disk, releases the interpreter lock. Nothing calls kernels from C, and leaving out the
-# wrapper for it saves an eighth of the time to compile.
-compiled = cast(Callable[[F], F], numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True))
+# Keeps types for the checker, caches on disk, releases the interpreter lock.
+compiled = cast(Callable[[F], F], numba.njit(cache=True, nogil=True))
 
 
 def threads() -> int:
