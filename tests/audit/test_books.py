@@ -218,7 +218,7 @@ def test_whatever_is_changed_is_found(tmp_path: Path, name: str) -> None:
 def test_a_seeded_run_is_not_private_as_it_says(tmp_path: Path) -> None:
     make_run(tmp_path, noise=SeededNoise(5))
     assert failed(tmp_path) == ["source", "budget", "statement"]
-    assert "says NOT PRIVATE itself" in audited(tmp_path).checks[-1].finding
+    assert "itself says NOT PRIVATE" in audited(tmp_path).checks[-1].finding
 
 
 def test_a_run_without_noise_is_not_private_as_it_says(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_what_is_no_run_or_no_ledger_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="not the folder of a run"):
         audit_run(tmp_path)
     make_run(tmp_path)
-    with pytest.raises(InputError, match="does not say where its ledger is"):
+    with pytest.raises(InputError, match="does not record where its ledger is"):
         audit_run(tmp_path / "run")
     with pytest.raises(RunError, match="no ledger at"):
         audit_run(tmp_path / "run", tmp_path / "elsewhere")

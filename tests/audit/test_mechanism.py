@@ -218,7 +218,7 @@ def test_noise_of_another_scale_has_another_law(actual: float) -> None:
 
 
 def test_there_must_be_a_claim_and_trials_enough_to_test_it() -> None:
-    with pytest.raises(InputError, match="no claim to audit at epsilon inf"):
+    with pytest.raises(InputError, match="epsilon must be finite for an audit, got inf"):
         attacked(Plan(epsilon=math.inf, delta=1e-5, rounds=2, samples=1))
     with pytest.raises(InputError, match="trials must be at least 1000, got 10"):
         attacked(PLAN, 10)

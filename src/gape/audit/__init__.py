@@ -1,7 +1,7 @@
-"""Does it keep its promise? Attacks on the release step, and a second look at the books of a run.
+"""Auditing: attacks on the release step, and checks of the books of a run.
 
-`audit_plan` measures how much a plan gives away, through the code that a run would use; `audit_run` derives anew what a
-run that is there should have recorded, and compares. Neither touches private data.
+`audit_plan` measures how much a plan reveals, through the code that a run would use. `audit_run` recomputes what an
+existing run should have recorded, and compares. Neither touches private data.
 """
 
 from gape.audit.books import RunAudit, audit_run

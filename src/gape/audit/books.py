@@ -1,7 +1,7 @@
-"""The books of a run, checked: the plan, the ledger, the rounds on disk and the statement must tell one story.
+"""Checking the books of a run: its plan, its ledger, the rounds on disk and the statement must agree.
 
-The ledger is read by plain SQL and never written, so that the audit does not rest on the code that keeps it, and a run
-that goes on meanwhile is not disturbed.
+The ledger is read with plain SQL and never written, so the audit does not rely on the code that keeps it, and does not
+disturb a run in progress.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gape.runs.folder.stored import LEDGER_SUFFIX, SettingsFolder
 
 @dataclass(frozen=True)
 class Entry:
-    """A release as the ledger has it."""
+    """A release as recorded in the ledger."""
 
     turn: int
     release: Release
@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class RunAudit:
-    """What the books of a run have shown."""
+    """The result of checking the books of a run."""
 
     plan: Plan
     releases: int
@@ -55,9 +55,9 @@ class RunAudit:
         return all(check.passed for check in self.checks)
 
     def text(self) -> str:
-        """Say it in a sentence or two."""
+        """Return the result in a sentence or two."""
         made = f"{self.releases} of {self.plan.rounds} releases were made, which cost epsilon {stated(self.epsilon)}"
-        claim = f"claimed is {stated(self.plan.epsilon)} at delta {stated(self.plan.delta, 3)}"
+        claim = f"the claim is {stated(self.plan.epsilon)} at delta {stated(self.plan.delta, 3)}"
         if self.passed:
             stage = "statement, plan and ledger agree" if self.finished else "plan and ledger agree so far"
             return f"The books are in order: {stage}; {made}, and {claim}."
@@ -66,16 +66,17 @@ class RunAudit:
 
 
 def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
-    """Derive again what a run must have recorded to keep its promise, and compare; finished or not, text or vectors.
+    """Recompute what a run must have recorded to keep its promise, and compare. The run may be unfinished.
 
-    The plan's sigma is derived from its epsilon and delta; every release in the ledger must have that sigma, the plan's
-    votes per unit and neighbours and a secure source, once a round; votes on disk must be those in the ledger; and a
-    statement must claim what the ledger amounts to. `ledger` says where it lies, if the settings do not.
+    The plan's sigma is derived from its epsilon and delta. Each release in the ledger must have that sigma, the plan's
+    votes per unit and neighbouring relation, and a secure source, once per round. Votes on disk must be those in the
+    ledger, and a statement must claim what the ledger adds up to. `ledger` is the path of the ledger, if the settings
+    do not give it.
     """
     run = Path(run)
     layout = Layout(run)
     if not layout.is_run:
-        raise RunError(f"{run} is not the folder of a run that has begun; name the folder that the run was made in")
+        raise RunError(f"{run} is not the folder of a run that was started; give the folder it was made in")
     folder = _check_folder(run)
     begun = read_begun(run)
     name, ledger_id, plan = begun.run, begun.ledger, begun.plan
@@ -93,27 +94,27 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
         _check_source(mine),
         _check_budget(facts, books),
     ]
-    told = layout.statement.exists()
-    if told:
+    has_statement = layout.statement.exists()
+    if has_statement:
         checks.append(_check_statement(layout, plan, facts, mine, total))
     cost = spent([entry.release for entry in mine], plan.delta)
-    return RunAudit(plan, len(mine), cost, told and len(mine) == plan.rounds, tuple(checks))
+    return RunAudit(plan, len(mine), cost, has_statement and len(mine) == plan.rounds, tuple(checks))
 
 
 def _check_folder(run: Path) -> Check:
-    """The folder against itself, as every command checks it."""
+    """Check the folder against itself, like every command does."""
     try:
         read_begun_run(run)
     except ContradictionError as error:
         return Check("folder", passed=False, finding=str(error))
-    return Check("folder", passed=True, finding="plan, settings, statement and lineage tell one story")
+    return Check("folder", passed=True, finding="plan, settings, statement and lineage agree")
 
 
 def _ledger_path(run: Path) -> Path:
-    """Where a text run says its ledger is, if this user wrote that."""
+    """Return the ledger's path from the settings of a run, if this user wrote them."""
     on_disk = SettingsFolder(run)
     if not on_disk.layout.settings.exists():
-        raise InputError(f"{run} does not say where its ledger is; name it as ledger")
+        raise InputError(f"{run} does not record where its ledger is; give its path as ledger")
     settings = on_disk.agreed(["ledger", "data"])
     if settings.ledger == ":memory:":
         raise InputError(f"the ledger of {run} was kept in memory and is gone; there are no books to audit")
@@ -121,9 +122,9 @@ def _ledger_path(run: Path) -> Path:
 
 
 def _read_ledger(path: Path) -> tuple[dict[str, str], dict[str, list[Entry]]]:
-    """Return the facts of a ledger and the entries of every run, in their order."""
+    """Return the facts of a ledger and the entries of each run, in order."""
     if not path.exists():
-        raise RunError(f"there is no ledger at {path}; name the place where it lies now as ledger")
+        raise RunError(f"there is no ledger at {path}; give its current path as ledger")
     books: dict[str, list[Entry]] = {}
     refuse_other_database(path, SCHEMA, "a ledger")
     try:
@@ -136,14 +137,14 @@ def _read_ledger(path: Path) -> tuple[dict[str, str], dict[str, list[Entry]]]:
                 entry = Entry(turn, release, paid, np.frombuffer(votes, dtype="<i8").astype(np.int64))
                 books.setdefault(run, []).append(entry)
     except (sqlite3.Error, LookupError, InputError) as error:
-        raise RunError(f"{path} cannot be read as a ledger ({error}); restore it from a copy") from error
+        raise RunError(f"{path} cannot be read as a ledger ({error}); restore it from a backup") from error
     return facts, books
 
 
 def _check_identity(started_with: str, facts: dict[str, str]) -> Check:
     same = started_with == facts.get("id")
-    said = "the ledger is the one that the run was started with" if same else "the run was started with another ledger"
-    return Check("ledger", same, said)
+    finding = "the run was started with this ledger" if same else "the run was started with another ledger"
+    return Check("ledger", same, finding)
 
 
 def _no_claim() -> Check:
@@ -151,7 +152,7 @@ def _no_claim() -> Check:
 
 
 def _check_sigma(plan: Plan, mine: list[Entry]) -> Check:
-    """Every release against the plan, and the plan against what its claim needs."""
+    """Compare each release with the plan, and the plan with the noise that its claim requires."""
     needed = noise_scale(
         plan.epsilon, plan.delta, plan.rounds, neighbours=plan.neighbours, votes_per_unit=plan.votes_per_unit
     )
@@ -160,7 +161,7 @@ def _check_sigma(plan: Plan, mine: list[Entry]) -> Check:
     seen = " and ".join(f"{sigma:g}" for sigma in sigmas) or "none yet"
     finding = f"derived from the claim {needed:g}, planned {plan.sigma:g}, recorded {seen}"
     if wrong:
-        finding += f"; other than planned in {_rounds(wrong)}"
+        finding += f"; not as planned in {_rounds(wrong)}"
     return Check("sigma", not wrong, finding)
 
 
@@ -179,7 +180,7 @@ def _check_rounds(plan: Plan, mine: list[Entry]) -> Check:
 
 
 def _check_votes(layout: Layout, mine: list[Entry]) -> Check:
-    """Votes on disk must be those that were charged: others would be a second draw, or were never paid for."""
+    """Compare the votes on disk with those that were charged: others would be a second draw, or were never paid for."""
     charged = {entry.turn: entry.votes for entry in mine}
     kept = {turn: layout.round(turn).votes for turn in layout.voted()}
     wrong = [turn for turn in kept if turn not in charged or not _same(kept[turn], charged[turn])]
@@ -203,7 +204,7 @@ def _check_source(mine: list[Entry]) -> Check:
 
 
 def _total(books: dict[str, list[Entry]], delta: float) -> float:
-    """What everything in the ledger adds up to; infinite where a release has no guarantee."""
+    """Return the cost of everything in the ledger; infinite if a release has no guarantee."""
     if not all(entry.secure for entries in books.values() for entry in entries):
         return math.inf
     return spent([entry.release for entries in books.values() for entry in entries], delta)
@@ -218,11 +219,11 @@ def _check_budget(facts: dict[str, str], books: dict[str, list[Entry]]) -> Check
 
 
 def _check_statement(layout: Layout, plan: Plan, facts: dict[str, str], mine: list[Entry], total: float) -> Check:
-    """The statement, in figures and in words, must say what the ledger amounts to."""
+    """Compare the statement, its figures and its text, with the ledger."""
     try:
         statement = read_statement(layout.statement)
     except RunError:
-        return Check("statement", passed=False, finding="it is damaged, or claims more than the releases it tells of")
+        return Check("statement", passed=False, finding="it is damaged, or claims more than the releases it lists")
     complete = layout.round(plan.rounds).synthetic.exists()
     told = mine if complete else mine[: len(statement.sigma)]  # an extended run keeps its statement until it ends
     wrong = _misstated(statement, told, facts["neighbours"], plan.delta, total)
@@ -231,26 +232,26 @@ def _check_statement(layout: Layout, plan: Plan, facts: dict[str, str], mine: li
     if read_bounded(layout.words) != statement.text() + "\n":
         wrong.append("PRIVACY.txt")
     if wrong:
-        finding = f"the statement does not say what the ledger does: {', '.join(wrong)}"
+        finding = f"the statement does not agree with the ledger: {', '.join(wrong)}"
     elif not statement.private:
-        finding = "the statement says NOT PRIVATE itself, and is right"
+        finding = "the statement itself says NOT PRIVATE, correctly"
     else:
-        finding = f"it states epsilon {stated(statement.epsilon)} for {len(statement.sigma)} releases, as derived anew"
+        finding = f"it states epsilon {stated(statement.epsilon)} for {len(statement.sigma)} releases, as recomputed"
     return Check("statement", statement.private and not wrong, finding)
 
 
 def _misstated(
     statement: PrivacyStatement, told: list[Entry], neighbours: str, delta: float, total: float
 ) -> list[str]:
-    """Name what a statement says otherwise than the entries that it tells of."""
+    """Return the names of the fields in which a statement differs from the entries that it covers."""
     releases = [entry.release for entry in told]
     cost = spent(releases, delta)
     secure = all(entry.secure for entry in told)
     most = total * (1 + EPSILON_TOLERANCE)  # other runs may have spent more since
     agrees = {
-        "sigma": statement.sigma == tuple(each.sigma for each in releases),
+        "sigma": statement.sigma == tuple(release.sigma for release in releases),
         "neighbours": statement.neighbours == neighbours,
-        "votes_per_unit": statement.votes_per_unit == max((each.votes_per_unit for each in releases), default=1),
+        "votes_per_unit": statement.votes_per_unit == max((release.votes_per_unit for release in releases), default=1),
         "secure_noise": statement.secure_noise == secure,
         "epsilon": _close(statement.epsilon, cost),
         "delta": statement.delta == delta,
@@ -265,4 +266,4 @@ def _close(claimed: float, derived: float) -> bool:
 
 
 def _rounds(turns: list[int]) -> str:
-    return f"round{'s' * (len(turns) != 1)} {', '.join(map(str, turns))}"
+    return f"{'round' if len(turns) == 1 else 'rounds'} {', '.join(map(str, turns))}"

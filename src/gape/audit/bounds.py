@@ -1,16 +1,16 @@
 """A lower bound on epsilon from how well an attacker tells two neighbouring datasets apart.
 
-An attacker sees a score and says "in" where it reaches a threshold. Against an (epsilon, delta)-DP mechanism the rates
+An attacker sees a score and says "in" if it reaches a threshold. Against an (epsilon, delta)-DP mechanism the rates
 of false positives and false negatives of any attacker obey
 
     1 - delta - FNR <= e^epsilon FPR     and     1 - delta - FPR <= e^epsilon FNR,
 
 so measured rates, raised to their Clopper-Pearson bounds, bound epsilon from below (Jagielski, Ullman & Oprea 2020).
-Far more can be said of a mechanism that is taken to add Gaussian noise of unknown scale: the two rates are those of
-telling N(0, 1) from N(mu, 1), so that Phi^-1(1 - FPR) - Phi^-1(FNR) = mu (Dong, Roth & Su 2022), and mu gives epsilon
-at any delta (Balle & Wang 2018). On whole numbers thresholds show a little more than mu, 8% more where a single vote
-meets noise of scale 0.8; so the scale is the largest for which discrete noise can show what was seen, and epsilon is
-the accounting's for that.
+A much tighter bound holds for a mechanism that is assumed to add Gaussian noise of unknown scale. The two rates are
+then those of telling N(0, 1) from N(mu, 1), so that Phi^-1(1 - FPR) - Phi^-1(FNR) = mu (Dong, Roth & Su 2022), and mu
+gives epsilon at any delta (Balle & Wang 2018). For whole numbers a threshold can show slightly more than mu, 8% more
+for a single vote and noise of scale 0.8. So the scale is the largest for which discrete noise can show the measured
+rates, and epsilon is that of the accounting for this scale.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from gape.core.types import Floats, Indices
 from gape.privacy.accounting import Release, spent
 
 CONFIDENCE = 0.999  # of each bound by itself
-_THRESHOLDS = 1_000  # quantiles of the scores, from which the best threshold is taken
+_THRESHOLDS = 1_000  # quantiles of the scores, from which the best threshold is chosen
 _TOLERANCE = 1e-6  # relative, of a noise scale
-_SMOOTH = 50.0  # standard deviations of a score, above which its being whole changes mu by less than 2e-5
-_LEAST_RATE = 1e-6  # of errors: what no number of trials here could tell from 0
+_SMOOTH = 50.0  # standard deviation of a score above which rounding to whole numbers changes mu by less than 2e-5
+_LEAST_RATE = 1e-6  # error rate that the trials here cannot distinguish from 0
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What the attacker saw where the canary was in, and where it was out."""
+    """The attacker's scores for trials with the canary, and for trials without it."""
 
     inside: Indices  # (trials,)
     outside: Indices  # (trials,)
@@ -41,7 +41,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Attack:
-    """How a threshold, chosen beforehand, did on fresh trials."""
+    """The errors of a threshold, chosen beforehand, on fresh trials."""
 
     threshold: int
     false_positives: int
@@ -52,13 +52,13 @@ class Attack:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Two lower bounds on epsilon, each holding with probability `CONFIDENCE` or more."""
+    """Two lower bounds on epsilon, each of which holds with probability `CONFIDENCE` or more."""
 
-    any_mechanism: float  # nothing is assumed of the mechanism
+    any_mechanism: float  # without assumptions about the mechanism
     any_attack: Attack
-    gaussian: float  # the noise is taken to be discrete Gaussian of unknown scale
+    gaussian: float  # assumes discrete Gaussian noise of unknown scale
     gaussian_attack: Attack
-    sigma: float  # that scale, at most
+    sigma: float  # upper bound on that scale
 
 
 def lower_bounds(chosen_on: Scores, judged_on: Scores, delta: float, shifts: int) -> Bounds:
@@ -70,10 +70,10 @@ def lower_bounds(chosen_on: Scores, judged_on: Scores, delta: float, shifts: int
     pooled = np.concatenate([chosen_on.inside, chosen_on.outside])
     thresholds = np.unique(np.quantile(pooled, np.linspace(0, 1, _THRESHOLDS), method="nearest"))
     rates = _raised_rates(chosen_on, thresholds)
-    aim = max(_by_positives, _by_negatives, key=lambda each: each(*rates, delta).max())
+    aim = max(_by_positives, _by_negatives, key=lambda bound: bound(*rates, delta).max())
     threshold = thresholds[int(aim(*rates, delta).argmax())]
     any_mechanism = float(aim(*_raised_rates(judged_on, threshold), delta))
-    # Midway, where mu is known best: elsewhere one of the rates is that of rare events.
+    # Midway between the medians, where mu is estimated best: elsewhere one of the rates is that of rare events.
     midway = np.ceil((np.median(chosen_on.inside) + np.median(chosen_on.outside)) / 2)
     fpr, fnr = _raised_rates(judged_on, midway)
     sigma = largest_sigma(float(-ndtri(fpr) - ndtri(fnr)), shifts)
@@ -101,7 +101,7 @@ def largest_sigma(mu: float, shifts: int) -> float:
 
 
 def shown_mu(sigma: float, shifts: int) -> float:
-    """Return the most that Phi^-1(1 - FPR) - Phi^-1(FNR) can be, for `shifts` counts with discrete noise."""
+    """Return the largest Phi^-1(1 - FPR) - Phi^-1(FNR) that is possible for `shifts` counts with discrete noise."""
     mu, deviation = math.sqrt(shifts) / sigma, sigma * math.sqrt(shifts)
     if deviation > _SMOOTH:
         return mu
@@ -117,16 +117,16 @@ def shown_mu(sigma: float, shifts: int) -> float:
 
 
 def at_most(hits: Indices, trials: int, confidence: float) -> Floats:
-    """Upper bounds on a probability after `hits` in independent `trials` (Clopper & Pearson 1934)."""
+    """Return upper bounds on a probability after `hits` in independent `trials` (Clopper & Pearson 1934)."""
     bound: Floats = betaincinv(hits + 1.0, np.maximum(trials - hits, 1), confidence)
     return np.where(hits < trials, bound, 1.0)
 
 
 def _raised_rates(scores: Scores, thresholds: Indices) -> tuple[Floats, Floats]:
-    """Bounds on the rates of false positives and of false negatives, which hold together."""
-    each = (1 + CONFIDENCE) / 2
+    """Return bounds on the rates of false positives and of false negatives, which hold together."""
+    confidence = (1 + CONFIDENCE) / 2
     wrongly_in, wrongly_out = _errors(scores, thresholds)
-    return at_most(wrongly_in, len(scores.outside), each), at_most(wrongly_out, len(scores.inside), each)
+    return at_most(wrongly_in, len(scores.outside), confidence), at_most(wrongly_out, len(scores.inside), confidence)
 
 
 def _errors(scores: Scores, thresholds: Indices) -> tuple[Indices, Indices]:

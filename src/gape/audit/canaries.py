@@ -1,13 +1,13 @@
-"""The game that the audit plays: canaries in or out, through the release step of a real run.
+"""The game of the audit: canaries are in or out of the data, and votes pass through the release step of a real run.
 
-Many canaries share a release. Each is a privacy unit with candidates of its own, which nobody else votes for, the worst
-case for it: its vote is the difference between a count of 0 and of 1. A fair coin decides for each canary whether it is
-in, so that for each of them, whatever the coins of the others, the release is one of two neighbouring datasets. What
-its T rounds give away about it is the sum of its own noisy counts, by the theorem of Neyman and Pearson.
+Many canaries share a release. Each is a privacy unit with its own candidates, which nobody else votes for. That is the
+worst case for it: its vote is the difference between a count of 0 and of 1. A fair coin decides for each canary whether
+it is in. So for each canary, whatever the coins of the others, the release is that of one of two neighbouring datasets.
+By the Neyman-Pearson lemma, the best statistic of the T rounds for one canary is the sum of its own noisy counts.
 
-The canaries of one release are counted as independent trials, since every count gets noise of its own; `checks` looks
-whether it does. Steinke, Nasr & Jagielski (2023) need no such independence, but at a delta above 0 their bound loses 2
-delta for every canary over the margin of right guesses, which leaves little at the confidence wanted here.
+The canaries of one release count as independent trials, because each count gets its own noise; `checks` verifies that.
+Steinke, Nasr & Jagielski (2023) need no such independence, but at a delta above 0 their bound loses 2 delta for each
+canary over the margin of right guesses, which leaves little at the confidence required here.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from gape.privacy.noise import Noise
 from gape.privacy.release import release_votes
 from gape.voting.electorate import LocalElectorate
 
-ElectorateMaker = Callable[..., Electorate]  # takes what `LocalElectorate` takes
+ElectorateMaker = Callable[..., Electorate]  # with the arguments of `LocalElectorate`
 Coins = NDArray[np.bool_]  # (canaries,)
 
-_BINS = 1_000  # candidates of a release, about: more of them cost no less each
+_BINS = 1_000  # approximate number of candidates per release: with more, each costs no less
 
 
 @dataclass(frozen=True)
 class Entries:
-    """What one run of a game left in its ledger."""
+    """The state of the ledger after one run of a game."""
 
-    charged: bool  # every release, as planned
-    repeated: bool  # the last round, asked for again, was the same
+    charged: bool  # all releases, as planned
+    repeated: bool  # the last round, requested again, was the same
     secure: bool
 
 
 @dataclass(frozen=True)
 class Game:
-    """Canaries for a plan, and the candidates that they vote for; a record that is always there votes for the last.
+    """Canaries for a plan, and the candidates that they vote for. A record that is always present votes for the last.
 
-    Candidates are points on a line. A record stands in the middle of the `votes_per_record` that it votes for.
+    Candidates are points on a line. A record is in the middle of the `votes_per_record` candidates that it votes for.
     """
 
     plan: Plan
@@ -56,7 +56,7 @@ class Game:
 
     @classmethod
     def of(cls, plan: Plan, make: ElectorateMaker = LocalElectorate) -> Game:
-        """Take as many canaries as one release should have."""
+        """Return a game with as many canaries as one release should have."""
         return cls(plan, max(1, _BINS // _bins_each(plan)), make)
 
     @property
@@ -65,8 +65,8 @@ class Game:
         return np.arange(self.canaries * self.width + self.plan.votes_per_record, dtype=np.float32)[:, None]
 
     def electorate(self, coins: Coins) -> Electorate:
-        """Return the dataset in which the canaries whose coin shows heads are in."""
-        first = self._places(coins)[:, :: self.plan.votes_per_record]  # candidates of every record
+        """Return the dataset with the canaries whose coin shows heads."""
+        first = self._chosen(coins)[:, :: self.plan.votes_per_record]  # first candidate of each record
         points = middles(np.append(first.ravel(), self.canaries * self.width), self.plan.votes_per_record)
         if first.shape[1] == 1:
             return self.make(points, **votes_of(self.plan))
@@ -74,17 +74,17 @@ class Game:
         return self.make(points, units=owners.tolist(), **votes_of(self.plan))
 
     def exact(self, coins: Coins) -> Counts:
-        """Return what the counts must be without noise, in every round: by construction, not by counting."""
-        each = self.plan.votes_per_record
-        counts = np.zeros(self.canaries * self.width + each, dtype=np.int64)
-        counts[self._places(coins)] = 1
-        counts[-each:] = 1
+        """Return the counts of each round without noise, by construction instead of counting."""
+        last = self.plan.votes_per_record
+        counts = np.zeros(self.canaries * self.width + last, dtype=np.int64)
+        counts[self._chosen(coins)] = 1
+        counts[-last:] = 1
         return counts
 
     def play(self, coins: Coins, noise: Noise | None = None) -> tuple[NoisyVotes, Entries]:
-        """Return the noisy votes of all rounds, (T, v), released as in a real run, by its noise unless told otherwise.
+        """Return the noisy votes of all rounds, (T, v), released as in a real run, with its noise unless given.
 
-        The ledger has room for anything: what is to be seen is what the noise hides, not what the budget refuses.
+        The ledger has an infinite budget, because the audit tests the noise and not the budget.
         """
         plan, electorate, points = self.plan, self.electorate(coins), self.candidates
         with closing(Ledger(":memory:", Budget(math.inf, plan.delta, plan.neighbours))) as ledger:
@@ -100,7 +100,7 @@ class Game:
         return np.stack(votes), entries
 
     def scores(self, votes: NoisyVotes) -> Indices:
-        """Sum what the rounds, (T, v), say for each canary: counts of its candidates if in, less those if out."""
+        """Return a score per canary from the rounds, (T, v): counts of its candidates if in, minus those if out."""
         mine = votes.sum(axis=0)[: -self.plan.votes_per_record].reshape(self.canaries, self.width)
         most = self.plan.votes_per_unit
         scores: Indices = mine[:, :most].sum(axis=1) - mine[:, most:].sum(axis=1)
@@ -108,30 +108,30 @@ class Game:
 
     @property
     def width(self) -> int:
-        """Candidates of one canary: those of its votes if it is in and, where it is replaced, those if it is out."""
+        """Number of candidates per canary: for its votes if it is in and, if it is replaced, for those if it is out."""
         return _bins_each(self.plan)
 
-    def _places(self, coins: Coins) -> Indices:
-        """Candidates that the units vote for, (units, votes)."""
+    def _chosen(self, coins: Coins) -> Indices:
+        """Return the candidates that the units vote for, (units, votes)."""
         starts = np.arange(self.canaries) * self.width
         if self.plan.neighbours == "add_remove":
             starts = starts[coins]
         else:
             starts = starts + np.where(coins, 0, self.plan.votes_per_unit)
-        places: Indices = starts[:, None] + np.arange(self.plan.votes_per_unit)
-        return places
+        chosen: Indices = starts[:, None] + np.arange(self.plan.votes_per_unit)
+        return chosen
 
 
-def middles(first: Indices, each: int) -> Points:
-    """Return points, (n, 1), whose `each` nearest whole numbers are those from `first`, (n,), on."""
-    return (first + (each - 1) / 2).astype(np.float32)[:, None]
+def middles(first: Indices, count: int) -> Points:
+    """Return points, (n, 1), whose `count` nearest whole numbers are those from `first`, (n,), on."""
+    return (first + (count - 1) / 2).astype(np.float32)[:, None]
 
 
 def votes_of(plan: Plan) -> dict[str, int]:
-    """What an electorate is told of the votes of a plan."""
+    """Return the arguments of an electorate for the votes of a plan."""
     return {"votes_per_unit": plan.votes_per_unit, "votes_per_record": plan.votes_per_record}
 
 
 def _bins_each(plan: Plan) -> int:
-    # Not taken from the accounting, whose mistakes are to be found.
+    # Not taken from the accounting, whose mistakes the audit should find.
     return plan.votes_per_unit * (2 if plan.neighbours == "replace" else 1)

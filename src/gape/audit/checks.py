@@ -1,4 +1,4 @@
-"""Checks of single promises: what is accounted, what a unit can move, and what noise is added."""
+"""Checks of single promises: the accounting, the sensitivity to one unit, and the noise."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.noise import Noise
 from gape.privacy.release import release_votes
 
-NEVER = 1e-9  # about how likely a check of a law fails where there is nothing to find
-_GROUPS = 20  # of values of the noise, about
+NEVER = 1e-9  # approximate probability that a test of a distribution fails by chance
+_GROUPS = 20  # approximate number of groups of noise values
 _EXACT_BELOW = 100.0  # sigma; above it, a sum of the discrete law is within 1e-5 of the continuous one
-_LEAST_EXPECTED = 25  # draws in a group: with fewer, the test would fail by chance more often than it should
-_SMALL_SIGMA = 0.5  # where 79% of discrete noise is 0, and 68% of rounded noise
+_LEAST_EXPECTED = 25  # draws per group: with fewer, the test would fail by chance too often
+_SMALL_SIGMA = 0.5  # at which 79% of discrete noise is 0, but 68% of rounded noise
 _SMALL_RELEASES = 4
-_TURNS = 4  # after which a unit with three records for a vote has begun again
+_TURNS = 4  # rounds after which a unit with three records per vote has started again
 
 
 @dataclass(frozen=True)
 class Check:
-    """One promise, whether it was kept as far as could be seen, and what was seen."""
+    """One promise, whether it was found to be kept, and the finding."""
 
     name: str
     passed: bool
@@ -40,53 +40,54 @@ class Check:
 def check_accounts(plan: Plan) -> Check:
     """Whether all rounds at the plan's sigma are certified for the plan's epsilon and delta."""
     used = delta_spent(plan.releases, plan.epsilon)
-    said = f"{plan.rounds} rounds at sigma {plan.sigma:g} have delta {stated(used, 3)} at epsilon {plan.epsilon:g}"
+    cost = f"{plan.rounds} rounds at sigma {plan.sigma:g} have delta {stated(used, 3)} at epsilon {plan.epsilon:g}"
     if used <= plan.delta:
-        return Check("accounts", passed=True, finding=f"{said}, within the {stated(plan.delta, 3)} claimed")
-    return Check("accounts", passed=False, finding=f"{said}, above the {stated(plan.delta, 3)} claimed")
+        return Check("accounts", passed=True, finding=f"{cost}, within the {stated(plan.delta, 3)} claimed")
+    return Check("accounts", passed=False, finding=f"{cost}, above the {stated(plan.delta, 3)} claimed")
 
 
 def check_sensitivity(plan: Plan, make: ElectorateMaker) -> Check:
-    """Whether replacing, adding or removing one unit moves no more counts than the accounting has it.
+    """Whether replacing, adding or removing one unit moves at most as many counts as the accounting assumes.
 
-    The unit has more records than votes, some of them at the same place, and its votes are counted by the release step
-    with no noise, which is no harm to data that was made up.
+    The unit has more records than votes, some of them at the same point. Its votes are counted by the release step
+    without noise, which is harmless for made-up data.
     """
-    release, each = Release(0.0, plan.neighbours, plan.votes_per_unit), plan.votes_per_record
-    records = 3 * plan.votes_per_unit // each
+    release, votes = Release(0.0, plan.neighbours, plan.votes_per_unit), plan.votes_per_record
+    records = 3 * plan.votes_per_unit // votes
     mine, other = np.arange(records), records + np.arange(records)
     others = np.array([2 * records])
-    pair = [_with_user(some, others, each) for some in (mine, other if plan.neighbours == "replace" else mine[:0])]
+    pair = [_with_user(own, others, votes) for own in (mine, other if plan.neighbours == "replace" else mine[:0])]
     pairs = [[make(points, units=units, **votes_of(plan)) for points, units in pair]]
-    if plan.votes_per_unit == each:  # single records are counted by another path
+    if plan.votes_per_unit == votes:  # single records are counted by another code path
         pairs.append([make(np.unique(points[[0, -1]], axis=0), **votes_of(plan)) for points, _ in pair])
-    candidates = np.arange((2 * records + 1) * each, dtype=np.float32)[:, None]
+    candidates = np.arange((2 * records + 1) * votes, dtype=np.float32)[:, None]
     most, largest = 0, 0
     for turn in range(1, _TURNS + 1):
-        for one, two in pairs:
-            counts = [_without_noise(each, candidates, turn, release) for each in (one, two)]
+        for neighbours in pairs:
+            counts = [_without_noise(electorate, candidates, turn, release) for electorate in neighbours]
             moved = np.abs(counts[0] - counts[1])
             most, largest = max(most, int((moved > 0).sum())), max(largest, int(moved.max()))
     passed = most <= release.unit_shifts and largest <= 1
-    rule = "" if passed else f"; accounted are {release.unit_shifts} counts by 1"
+    rule = "" if passed else f"; the accounting assumes {release.unit_shifts} counts by 1"
     return Check("votes", passed, f"one unit moves {most} counts of a round by at most {largest}{rule}")
 
 
 def check_runs(plan: Plan, runs: Sequence[Entries]) -> list[Check]:
-    """Whether every round was charged as planned, once, for noise that calls itself secure."""
+    """Whether each round was charged once, as planned, with noise that is recorded as secure."""
     charged = sum(run.charged for run in runs)
     repeated = sum(run.repeated for run in runs)
     secure = sum(run.secure for run in runs)
-    of = len(runs)
+    total = len(runs)
+    of = f"of {total} runs"
     return [
-        Check("charged", charged == of, f"{charged} of {of} runs were charged for {plan.rounds} releases as planned"),
-        Check("drawn once", repeated == of, f"a round asked for again was the same in {repeated} of {of} runs"),
-        Check("secure source", secure == of, f"{secure} of {of} runs are recorded with noise from a secure source"),
+        Check("charged", charged == total, f"{charged} {of} were charged for {plan.rounds} releases as planned"),
+        Check("drawn once", repeated == total, f"a round requested again was the same in {repeated} {of}"),
+        Check("secure source", secure == total, f"{secure} {of} are recorded with noise from a secure source"),
     ]
 
 
 def check_noise(sigma: float, residuals: NoisyVotes) -> list[Check]:
-    """Whether noise, (runs, T, v), is of whole numbers, of the law promised, and new for every run, round and count."""
+    """Whether noise, (runs, T, v), has whole numbers and the promised law, and is new for each run, round and count."""
     whole = residuals.dtype == np.int64
     kind = "64-bit integers" if whole else f"{residuals.dtype}, not 64-bit integers"
     apart = _dependence(residuals)
@@ -95,7 +96,7 @@ def check_noise(sigma: float, residuals: NoisyVotes) -> list[Check]:
     return [
         Check("whole numbers", bool(whole), f"noisy votes are {kind}"),
         _check_law("law", residuals.ravel(), sigma),
-        Check("fresh", fresh, f"noise depends on other noise most between {worst}: z = {apart[worst]:.2g}"),
+        Check("fresh", fresh, f"the largest dependence of noise is between {worst}: z = {apart[worst]:.2g}"),
     ]
 
 
@@ -112,11 +113,11 @@ def check_small_noise(game: Game, noise: Noise | None) -> Check:
     return _check_law("not rounded", residuals, _SMALL_SIGMA)
 
 
-def _with_user(records: Indices, others: Indices, each: int) -> tuple[Points, list[str]]:
-    """Return a dataset with one user's records, the first of them twice more, and another user."""
-    places = np.concatenate([records, np.repeat(records[:1], 2), others])
-    units = ["canary"] * (len(places) - len(others)) + ["other"] * len(others)
-    return middles(each * places, each), units
+def _with_user(records: Indices, others: Indices, votes: int) -> tuple[Points, list[str]]:
+    """Return a dataset with one user's records, the first of them two more times, and another user."""
+    positions = np.concatenate([records, np.repeat(records[:1], 2), others])
+    units = ["canary"] * (len(positions) - len(others)) + ["other"] * len(others)
+    return middles(votes * positions, votes), units
 
 
 def _without_noise(electorate: Electorate, candidates: Points, turn: int, release: Release) -> NoisyVotes:
@@ -125,7 +126,7 @@ def _without_noise(electorate: Electorate, candidates: Points, turn: int, releas
 
 
 def _check_law(name: str, noise: NoisyVotes, sigma: float) -> Check:
-    """Pearson's test of noise, (n,), against the discrete Gaussian, on groups of values of similar mass."""
+    """Apply Pearson's test of noise, (n,), against the discrete Gaussian, on groups of values of similar mass."""
     edges = np.unique(np.round(sigma * ndtri(np.linspace(0, 1, _GROUPS + 1)[1:-1])))
     kept, masses = _frequent(edges, _cumulative(edges, sigma), _LEAST_EXPECTED / len(noise))
     seen = np.bincount(np.searchsorted(kept, noise), minlength=len(masses))
@@ -135,7 +136,7 @@ def _check_law(name: str, noise: NoisyVotes, sigma: float) -> Check:
 
 
 def _frequent(edges: Floats, cumulative: Floats, least: float) -> tuple[Floats, Floats]:
-    """Drop edges until every group up to one, and the group above all, has the least mass; return the masses too."""
+    """Drop edges until each group, including the one above all edges, has the least mass; return also the masses."""
     kept, before = [], [0.0]
     for edge, mass in zip(edges, cumulative, strict=True):
         if mass - before[-1] >= least and 1 - mass >= least:
@@ -145,7 +146,7 @@ def _frequent(edges: Floats, cumulative: Floats, least: float) -> tuple[Floats, 
 
 
 def _cumulative(edges: Floats, sigma: float) -> Floats:
-    """P[Z <= edge] for the discrete Gaussian."""
+    """Return P[Z <= edge] for the discrete Gaussian."""
     if sigma >= _EXACT_BELOW:
         smooth: Floats = ndtr((edges + 0.5) / sigma)
         return smooth
@@ -156,7 +157,7 @@ def _cumulative(edges: Floats, sigma: float) -> Floats:
 
 
 def _dependence(noise: NoisyVotes) -> dict[str, float]:
-    """How far noise, (runs, T, v), is from independent, as standard normal figures."""
+    """Measure the dependence of noise, (runs, T, v), as standard normal figures."""
     unit = noise / (noise.std() or 1.0)
     pairs = {
         "runs": unit[1:] * unit[:-1],
@@ -165,8 +166,8 @@ def _dependence(noise: NoisyVotes) -> dict[str, float]:
     }
     most = float(np.abs(unit).max()) ** 2
     figures = {name: _figure(products, most) for name, products in pairs.items() if products.size}
-    # What all counts of a release share is in their sum: its squares follow chi-square, here made normal (Wilson &
-    # Hilferty 1931). A sum of next to nothing but zeros does not.
+    # Noise that all counts of a release share shows in their sum. Its squares follow chi-square, here made normal
+    # (Wilson & Hilferty 1931), unless nearly all terms are zero.
     if (noise != 0).mean() * noise.shape[2] >= _LEAST_EXPECTED:
         sums = unit.sum(axis=2) / math.sqrt(unit.shape[2])
         spread = 2 / (9 * sums.size)
@@ -177,8 +178,8 @@ def _dependence(noise: NoisyVotes) -> dict[str, float]:
 def _figure(products: Floats, most: float) -> float:
     """Turn a sum of products of variance 1, none larger than `most`, into a normal figure by Bennett's inequality.
 
-    Where products are many and small, that is the sum over its deviation. Where nearly all noise is 0, one that is not
-    meets another by chance now and then, and such a sum is far from normal.
+    For many small products this is the sum divided by its standard deviation. If nearly all noise is 0, two nonzero
+    values meet by chance now and then, and such a sum is far from normal.
     """
     total, count = float(products.sum()), products.size
     if not total:

@@ -1,4 +1,4 @@
-"""An attack on a plan: how much its releases give away about one unit, beside what it claims."""
+"""An attack on a plan: how much its releases reveal about one unit, compared with the claim."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from gape.privacy.noise import Noise
 from gape.voting.electorate import LocalElectorate
 
 _LEAST_TRIALS = 1_000
-_USUAL_DRAWS = 2_400_000  # of noise, in all: about 40 seconds
-_MOST_TRIALS = 1_000_000  # unless asked for
-_LOOKED_AT = 1_000_000  # draws whose law is tested
+_USUAL_DRAWS = 2_400_000  # draws of noise in total: about 40 seconds
+_MOST_TRIALS = 1_000_000  # unless more are requested
+_TESTED = 1_000_000  # draws whose law is tested
 
 
 @dataclass(frozen=True)
 class PlanAudit:
-    """What an attack has found."""
+    """The result of an attack."""
 
     plan: Plan
     bounds: Bounds
     checks: tuple[Check, ...]
     trials: int
-    seconds: float  # of the processor
+    seconds: float  # CPU time
 
     @property
     def passed(self) -> bool:
-        """Whether nothing speaks against the claim."""
+        """Whether nothing contradicts the claim."""
         return self.bounded and all(check.passed for check in self.checks)
 
     @property
     def bounded(self) -> bool:
-        """Whether both bounds are below the epsilon that is claimed."""
+        """Whether both bounds are at most the claimed epsilon."""
         return max(self.bounds.any_mechanism, self.bounds.gaussian) <= self.plan.epsilon
 
     def text(self) -> str:
-        """Say it in a sentence or two."""
+        """Return the result in a sentence or two."""
         plan, bounds = self.plan, self.bounds
         found = (
             f"with {CONFIDENCE:.1%} confidence epsilon is at least {bounds.any_mechanism:.3g}, and at least "
-            f"{bounds.gaussian:.3g} if the noise is Gaussian; claimed is {plan.epsilon:g} at delta "
+            f"{bounds.gaussian:.3g} if the noise is Gaussian; the claim is {plan.epsilon:g} at delta "
             f"{stated(plan.delta, 3)}"
         )
         failed = ", ".join(check.name for check in self.checks if not check.passed)
@@ -72,28 +72,28 @@ def audit_plan(
     """Attack the releases of a plan with canaries, and bound its epsilon from below.
 
     If the releases are (epsilon, delta)-DP as the plan claims, a bound exceeds epsilon with probability 0.1% at most:
-    the first for any mechanism whose trials are independent, the second if its noise is Gaussian besides. `rng` tosses
-    the canaries' coins and nothing else: the noise is that of a run, unless another is given. At least `trials`
-    canaries are played; `progress` is told how many were, and of how many.
+    the first for any mechanism whose trials are independent, the second if its noise is also Gaussian. `rng` tosses
+    only the canaries' coins: the noise is that of a run, unless `noise` is given. At least `trials` canaries are
+    played; `progress` is called with the number played so far and in total.
     """
     if not math.isfinite(plan.epsilon) or plan.sigma == 0:
-        raise InputError(f"there is no claim to audit at epsilon {plan.epsilon:g}; use a finite epsilon")
+        raise InputError(f"epsilon must be finite for an audit, got {plan.epsilon:g}; use a plan with noise")
     trials = usual_trials(plan) if trials is None else trials
     if trials < _LEAST_TRIALS:
-        raise InputError(f"trials must be at least {_LEAST_TRIALS}, got {trials}; fewer could show nothing")
+        raise InputError(f"trials must be at least {_LEAST_TRIALS}, got {trials}; fewer would show nothing")
     started = time.process_time()
     game = Game.of(plan, make)
     runs = 2 * math.ceil(trials / (2 * game.canaries))  # one half chooses thresholds, the other judges
     coins = rng.random((runs, game.canaries)) < 0.5
     scores, residuals, entries = [], [], []
-    for place, tossed in enumerate(coins):
+    for run, tossed in enumerate(coins):
         votes, entry = game.play(tossed, noise)
         scores.append(game.scores(votes))
         entries.append(entry)
-        if place < 2 or place * votes.size < _LOOKED_AT:
+        if run < 2 or run * votes.size < _TESTED:
             residuals.append(votes - game.exact(tossed))
         if progress:
-            progress((place + 1) * game.canaries, runs * game.canaries)
+            progress((run + 1) * game.canaries, runs * game.canaries)
     halves = [_split(np.array(scores[part]), coins[part]) for part in (slice(runs // 2), slice(runs // 2, runs))]
     checks = (
         check_accounts(plan),
@@ -107,7 +107,7 @@ def audit_plan(
 
 
 def usual_trials(plan: Plan) -> int:
-    """Return how many trials take about 40 seconds."""
+    """Return the number of trials that takes about 40 seconds."""
     return min(_MOST_TRIALS, max(_LEAST_TRIALS, _USUAL_DRAWS // (plan.rounds * plan.release.unit_shifts)))
 
 

@@ -1,4 +1,4 @@
-"""Language models, by one protocol."""
+"""Language models behind one protocol."""
 
 from gape.language.request import Completion, LanguageModel, Request
 

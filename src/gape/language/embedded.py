@@ -1,4 +1,4 @@
-"""A small language model inside this process, on this machine's processor."""
+"""A small language model inside this process, on the CPU."""
 
 import hashlib
 import secrets
@@ -16,14 +16,15 @@ from gape.language.row import ends_sentence
 
 _SEEDS = 2**32 - 1  # the engine's seeds; the next one means "draw one"
 _MOST_ENGINES = 8
-_TOKENS_AT_ONCE = 128  # of prompts, in one step of an engine; its working memory grows with them
+_TOKENS_AT_ONCE = 128  # prompt tokens per step of an engine; its working memory grows with them
 
 
 class EmbeddedModel:
-    """A GGUF model that speaks ChatML, as SmolLM2 does, run by llama.cpp; prompts and answers stay on this machine.
+    """A GGUF model with the ChatML template, such as SmolLM2, run by llama.cpp. Nothing leaves this machine.
 
-    The same request gets the same text up to rounding, which can depend on what it is answered together with, and now
-    and then changes a token and what follows; no answer starts from another's cached prompt, which would add to that.
+    The same request gets the same text up to rounding. Rounding can depend on the other requests answered at the same
+    time, and now and then changes a token and those after it. Cached prompts are not reused, because that would make
+    such changes more frequent.
     """
 
     can_continue = True
@@ -40,16 +41,17 @@ class EmbeddedModel:
         slots: int = 8,
         context: int = 1024,
     ) -> None:
-        """Load the model of `file`, for instance `fetch(SMOLLM2)`; `system` may be empty, for no such turn.
+        """Load the model in `file`, for instance `fetch(SMOLLM2)`. With an empty `system` there is no system turn.
 
-        Before the temperature, sampling keeps the `top_k` likeliest tokens, of these the `top_p` of the probability,
-        of these what has at least `min_p` of the likeliest one's, after tokens among the last 64 were made less likely
-        by `repeat_penalty`. Every core writes `slots` answers at once; prompt and answer share `context` tokens.
+        Sampling first makes tokens among the last 64 less likely by `repeat_penalty`. Before the temperature is
+        applied, it keeps the `top_k` likeliest tokens, of these the `top_p` of the probability mass, and of these the
+        tokens with at least `min_p` times the largest probability. Each core writes `slots` answers at once; prompt and
+        answer share `context` tokens.
         """
         if not file.is_file():
-            raise InputError(f"there is no model file {file}; fetch one with `gape models fetch`, or name another")
+            raise InputError(f"there is no model file {file}; fetch one with `gape models fetch`, or choose another")
         if slots < 1 or context < 1:
-            raise InputError(f"slots and context must be at least 1, got {slots} and {context}")
+            raise InputError(f"slots and context must be at least 1, got {slots} and {context}; use 8 and 1024")
         self._system, self._slots = system, slots
         self._sampling = {"top_k": top_k, "top_p": top_p, "min_p": min_p, "repeat_penalty": repeat_penalty}
         with file.open("rb") as content:
@@ -57,60 +59,60 @@ class EmbeddedModel:
         settings = ", ".join(f"{key}={value}" for key, value in self._sampling.items())
         self._name = f"gguf {digest} ({settings}, system={system!r})"
         self._engines = _start(file, slots, context)
-        self._free: SimpleQueue[Any] = SimpleQueue()  # an engine for each of its slots that has nothing to do
+        self._free: SimpleQueue[Any] = SimpleQueue()  # contains an engine once for each of its idle slots
         for engine in self._engines * slots:
             self._free.put(engine)
 
     @property
     def name(self) -> str:
-        """The model by its content, the sampling and the system prompt."""
+        """Identifies the model's content, the sampling and the system prompt."""
         return self._name
 
     def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
-        """Answer the requests, yielding each as it is done; one that does not fit into the context is left out."""
+        """Answer the requests, yielding each when it is done. Those that do not fit into the context are left out."""
         stop = threading.Event()
         pool = ThreadPoolExecutor(len(self._engines) * self._slots, thread_name_prefix="answering")
-        places = {pool.submit(self._answer, request, stop): place for place, request in enumerate(requests)}
+        indices = {pool.submit(self._answer, request, stop): index for index, request in enumerate(requests)}
         try:
-            for done in as_completed(places):
-                place, completion = places.pop(done), done.result()
+            for done in as_completed(indices):
+                index, completion = indices.pop(done), done.result()
                 if completion is not None:
-                    yield place, completion
-        finally:  # done, interrupted, or the caller has had enough: whatever is being written ends at its next token
+                    yield index, completion
+        finally:  # done, interrupted or closed by the caller: unfinished answers stop at their next token
             stop.set()
             pool.shutdown(cancel_futures=True)
 
     def _answer(self, request: Request, stop: threading.Event) -> Completion | None:
-        """Write one answer, token by token so that it can be stopped; None if it was, or could not be written."""
-        opening = request.opening.rstrip(" ")  # tokens begin with their space: after one, the model is at a loss
+        """Write one answer, token by token so that it can be stopped; None if it was stopped or failed."""
+        opening = request.opening.rstrip(" ")  # tokens start with their space, so models continue badly after one
         enough = request.max_tokens if request.enough is None else request.enough
         pieces: list[str] = []
         last: dict[str, Any] = {}
-        said = False  # what was asked for, and the sentence is at its end
+        complete = False  # long enough, and at the end of a sentence
 
         def take(piece: dict[str, Any]) -> bool:
-            nonlocal last, said
+            nonlocal last, complete
             last = piece
             pieces.extend(choice["text"] for choice in piece.get("choices", ()))
-            said = written(piece) >= enough and ends_sentence("".join(pieces[-2:]))
-            return said or stop.is_set()
+            complete = written(piece) >= enough and ends_sentence("".join(pieces[-2:]))
+            return complete or stop.is_set()
 
-        asked = {
+        parameters = {
             "prompt": self._chat(request.prompt) + opening,
             "n_predict": request.max_tokens,
             "temperature": request.temperature,
             "seed": request.seed % _SEEDS,
             "cache_prompt": False,  # a prompt continued from another's cache differs in its last bits
             "stream": True,
-            "timings_per_token": True,  # which say how many tokens there are
+            "timings_per_token": True,  # they contain the number of tokens
             **self._sampling,
         }
         engine = self._free.get()
         try:
-            engine.handle_completions(asked, take)
+            engine.handle_completions(parameters, take)
         finally:
             self._free.put(engine)
-        if stop.is_set() or not (said or "usage" in last):
+        if stop.is_set() or not (complete or "usage" in last):
             return None
         text = "".join(pieces)
         return Completion(
@@ -121,34 +123,34 @@ class EmbeddedModel:
         )
 
     def _chat(self, prompt: str) -> str:
-        """The model's own chat template for one turn of the user, up to where the answer begins."""
+        """Apply the model's chat template to one turn of the user, up to the start of the answer."""
         system = f"<|im_start|>system\n{self._system}<|im_end|>\n" if self._system else ""
         return f"{system}<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
 
 
 def written(piece: dict[str, Any]) -> int:
-    """Return how many tokens of an answer there are by now."""
+    """Return the number of tokens written so far."""
     return int(piece.get("timings", {}).get("predicted_n", 0))
 
 
 def _awake(engine: Any) -> Any:
-    """Wait for the engine's first word: one that is dropped while it still wakes up waits for itself for ever."""
+    """Wait for the engine's first answer: an engine that is dropped while it starts up would hang."""
     engine.handle_completions({"prompt": "Hello", "n_predict": 1})
     return engine
 
 
 def _start(file: Path, slots: int, context: int) -> list[Any]:  # the engine has no annotations
-    """Start engines of one thread each, one for every core, up to a number that memory bears.
+    """Start engines of one thread each, one per core, up to a number that fits into memory.
 
-    One engine on all cores would have them wait for each other after every operation, spinning: beside other programs
-    that was five times slower.
+    With one engine on all cores, threads would spin and wait for each other after every operation. On a machine shared
+    with other programs that was five times slower.
     """
     try:
         import xllamacpp  # noqa: PLC0415  (heavy)
     except ImportError as error:
         raise InputError(
-            f"the engine of embedded models cannot be loaded ({error}); run `pip install xllamacpp`, and where a "
-            "system library is missing install that (libgomp.so.1 is in the package libgomp1 of Debian and Ubuntu)"
+            f"the engine of embedded models cannot be loaded ({error}); run `pip install xllamacpp`, and install any "
+            "missing system library (libgomp.so.1 is in the package libgomp1 of Debian and Ubuntu)"
         ) from error
     available = cores()
     engines = min(available, _MOST_ENGINES)
@@ -160,12 +162,12 @@ def _start(file: Path, slots: int, context: int) -> list[Any]:  # the engine has
         threads.n_threads, threads.poll = available // engines, 0
     params.verbosity = -1
     params.cache_prompt, params.cache_ram_mib = False, 0
-    # Each engine listens on a port of this machine; nobody is to use it, or to see what is being written.
+    # Each engine listens on a local port; nobody else may use it, or see what is being written.
     params.api_keys, params.endpoint_slots, params.ui = [secrets.token_hex(32)], False, False
     try:
         return [_awake(xllamacpp.Server(params)) for _ in range(engines)]
     except RuntimeError as error:
         raise InputError(
-            f"the engine cannot load {file} with {slots} slots of {context} tokens ({error}); name a GGUF file, or "
-            "fewer slots if memory is short"
+            f"the engine cannot load {file} with {slots} slots of {context} tokens ({error}); give a GGUF file, or "
+            "use fewer slots if memory is short"
         ) from error

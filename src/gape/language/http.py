@@ -1,4 +1,4 @@
-"""The one way this package talks to a service over HTTP."""
+"""The HTTP client for OpenAI-compatible services."""
 
 import json
 import math
@@ -23,16 +23,16 @@ from gape.language.spending import Meter, Tokens, Usage
 
 T = TypeVar("T")
 _LONGEST_BACKOFF = 60.0
-_LONGEST_WAIT = 300.0  # seconds; a service that asks for more will not be back within this run
+_LONGEST_WAIT = 300.0  # seconds; longer waits that a service asks for are errors
 _RETRIED = {408, 409, 429}
-_REFUSED = {400, 413, 422}  # this request is at fault, and the next may be fine
+_REFUSED = {400, 413, 422}  # the fault is in this request; the next may succeed
 _NO_CREDIT = {"insufficient_quota", "billing_hard_limit_reached"}
 _FILTERED = {"content_filter", "content_policy_violation"}
-_jitter = random.Random()  # noqa: S311  (spreads retries in time, decides nothing else)
+_jitter = random.Random()  # noqa: S311  (only spreads retries in time)
 
 
 class Again(Exception):  # noqa: N818  (a verdict, not an error)
-    """This attempt came to nothing; another may succeed, after so many seconds if the service said so."""
+    """This attempt failed; a retry may succeed, after `after` seconds if the service asked for a wait."""
 
     def __init__(self, reason: str, after: float | None = None) -> None:
         super().__init__(reason)
@@ -40,7 +40,7 @@ class Again(Exception):  # noqa: N818  (a verdict, not an error)
 
 
 class Refused(Exception):  # noqa: N818  (a verdict, not an error)
-    """The service will not answer this request; `harmless` where it says nothing about the others."""
+    """The service refuses this request; `harmless` if that says nothing about other requests."""
 
     def __init__(self, reason: str, *, harmless: bool = False) -> None:
         super().__init__(reason)
@@ -49,33 +49,33 @@ class Refused(Exception):  # noqa: N818  (a verdict, not an error)
 
 @dataclass(frozen=True)
 class Job(Generic[T]):
-    """One request: its JSON, the most tokens it can use, the longest answer, and how to read that."""
+    """One request: its JSON, the maximum tokens, the maximum size of the answer, and how to read it."""
 
     body: Mapping[str, Any]
     most: Tokens
-    largest: int  # bytes of an answer, at most
-    read: Callable[[Any, Tokens], T]  # of what was answered, for so many tokens; may raise Again or Refused
+    largest: int  # maximum bytes of an answer
+    read: Callable[[Any, Tokens], T]  # called with the answer and its tokens; may raise Again or Refused
 
 
 @dataclass(kw_only=True)
 class Endpoint:
-    """A model behind an OpenAI-compatible service: how it is reached, how patiently, and at what price.
+    """A model behind an OpenAI-compatible service: its address, timeouts, retries and prices.
 
-    The key is read from the environment, or from a file of mode 0600, when requests are sent and is kept nowhere;
-    without one none is sent, as servers of one's own often need none. No error, log line or repr holds a key, a prompt
-    or an answer. Usage and caps are those of this object.
+    The key is read from the environment, or from a file of mode 0600, when requests are sent, and is not stored. If
+    there is none, requests have no key, because local servers often need none. No error, log line or repr contains a
+    key, a prompt or an answer. Usage and caps are counted per object.
     """
 
     model: str
     base_url: str = "https://api.openai.com/v1"
-    key_variable: str = "OPENAI_API_KEY"  # the name of the environment variable
-    key_file: str | None = None  # a file that holds the key instead, and that nobody else may read
-    concurrency: int = 16  # requests in flight, at most
-    timeout: float = 120.0  # seconds until an attempt is given up
-    attempts: int = 8  # for each request
-    backoff: float = 0.5  # seconds before the first retry, doubled from one to the next
-    patience: int = 8  # requests that may fail in a row before the service is held to be out of order
-    prompt_price: float = 0.0  # for a million tokens
+    key_variable: str = "OPENAI_API_KEY"  # name of the environment variable with the key
+    key_file: str | None = None  # file with the key instead, which nobody else may read
+    concurrency: int = 16  # maximum number of requests in flight
+    timeout: float = 120.0  # seconds per attempt
+    attempts: int = 8  # per request
+    backoff: float = 0.5  # seconds before the first retry, doubled for each further one
+    patience: int = 8  # requests that may fail in a row before ServiceError is raised
+    prompt_price: float = 0.0  # per million tokens
     completion_price: float = 0.0
     max_tokens_total: int | None = None
     max_cost: float | None = None
@@ -86,12 +86,15 @@ class Endpoint:
         _check_url(self.base_url)
         self.base_url = self.base_url.rstrip("/")
         if not self.model:
-            raise InputError("model must be the name of a model, got an empty one")
+            raise InputError("model must be the name of a model, got an empty string; give the name")
         for name in ("concurrency", "attempts", "patience"):
             if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}; use 1 or more")
         if not (0 < self.timeout < math.inf and 0 <= self.backoff < math.inf):
-            raise InputError(f"timeout must be positive and backoff not negative, got {self.timeout}, {self.backoff}")
+            raise InputError(
+                f"timeout must be positive and backoff at least 0, got {self.timeout} and {self.backoff}; use finite "
+                "seconds"
+            )
         self._meter = Meter(self.prompt_price, self.completion_price, self.max_tokens_total, self.max_cost)
 
     @property
@@ -100,32 +103,32 @@ class Endpoint:
         return self._meter.usage
 
     def post(self, path: str, jobs: Sequence[Job[T]]) -> Iterator[tuple[int, T]]:
-        """Do the jobs, yielding (place, answer) as each is done; those that failed for good are left out.
+        """Send the jobs, yielding (index, answer) as each is done. Jobs that failed permanently are left out.
 
-        Answers not yet taken hold their place among the requests in flight, so they never pile up. Closing the
-        iterator, or an interrupt, cancels what is in flight and sends nothing more.
+        Answers not yet taken count as requests in flight, so they never pile up. Closing the iterator, or an interrupt,
+        cancels requests in flight and sends nothing more.
         """
         if not jobs:
             return
         running: dict[Future[T | None], int] = {}
-        places = iter(range(len(jobs)))
-        # A loop in a thread of its own also works where the caller's thread runs one already, as in notebooks.
+        indices = iter(range(len(jobs)))
+        # An event loop in its own thread also works if the caller's thread already runs one, as in notebooks.
         with (
             start_blocking_portal() as portal,
             portal.wrap_async_context_manager(self._client()) as client,
             _cancelling(running),
         ):
             while True:
-                for place in islice(places, self.concurrency - len(running)):
-                    running[portal.start_task_soon(self._answer, client, path, jobs[place])] = place
+                for index in islice(indices, self.concurrency - len(running)):
+                    running[portal.start_task_soon(self._answer, client, path, jobs[index])] = index
                 if not running:
                     return
-                # A signal that another thread was given is seen only when this one wakes.
+                # A signal delivered to another thread is seen only when this one wakes.
                 done = wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done
-                for future in sorted(done, key=lambda each: each.exception() is not None):  # answers before errors
-                    place, answer = running.pop(future), future.result()
+                for future in sorted(done, key=lambda done: done.exception() is not None):  # answers before errors
+                    index, answer = running.pop(future), future.result()
                     if answer is not None:
-                        yield place, answer
+                        yield index, answer
 
     async def _answer(self, client: httpx.AsyncClient, path: str, job: Job[T]) -> T | None:
         reason = ""
@@ -149,13 +152,13 @@ class Endpoint:
             return None
         raise ServiceError(
             f"{self._failed_in_a_row} requests to {self.base_url} failed in a row, the last with {reason}; "
-            "check that the service is up and takes such requests"
+            "check that the service is up and accepts such requests"
         )
 
     async def _attempt(self, client: httpx.AsyncClient, path: str, job: Job[T], *, retry: bool) -> T:
         while not self._meter.admit(job.most, retry=retry):
             await anyio.sleep(0.02)
-        used = job.most  # whatever was sent may be billed, unless the service says otherwise
+        used = job.most  # a sent request may be billed, unless the service reports its use
         try:
             with anyio.fail_after(self.timeout):
                 # Escaped JSON: text that is not valid Unicode must not fail here, with the text in the error.
@@ -182,56 +185,60 @@ class Endpoint:
 
     def _verdict(self, response: httpx.Response, content: memoryview) -> Exception:
         status, code = response.status_code, _error_code(content)
-        said = f"status {status} ({code})" if code else f"status {status}"
+        reason = f"status {status} ({code})" if code else f"status {status}"
         if status in {401, 403}:
             state = "wrong or not entitled to this model" if self._key() else "missing"
-            return ServiceError(f"{self.base_url} refused the key with {said}; the one in {self._key_place} is {state}")
+            return ServiceError(
+                f"{self.base_url} refused the key with {reason}; the one in {self._key_source} is {state}"
+            )
         if status == 404:
             return ServiceError(
-                f"{self.base_url} has no model {self.model!r} or is not the address of the service ({said}); "
+                f"{self.base_url} has no model {self.model!r} or is not the address of the service ({reason}); "
                 "base_url usually ends in /v1"
             )
         if status == 402 or code in _NO_CREDIT:
-            return ServiceError(f"{self.base_url} says that the account has no credit left ({said}); top it up")
+            return ServiceError(f"{self.base_url} reports that the account has no credit left ({reason}); top it up")
         if status in _RETRIED or status >= 500:
-            return self._postponed(said, response.headers.get("retry-after", ""))
+            return self._postponed(reason, response.headers.get("retry-after", ""))
         if status in _REFUSED:
-            return Refused(said, harmless=code in _FILTERED)
-        return ServiceError(f"{self.base_url} answered with {said}, which no such service does; check base_url")
+            return Refused(reason, harmless=code in _FILTERED)
+        return ServiceError(f"{self.base_url} answered with {reason}, which no such service does; check base_url")
 
-    def _postponed(self, said: str, retry_after: str) -> Exception:
+    def _postponed(self, reason: str, retry_after: str) -> Exception:
         after = _seconds(retry_after)
         if after is not None and after > _LONGEST_WAIT:
-            return ServiceError(f"{self.base_url} asks to come back in {after:,.0f} seconds ({said}); do so")
-        return Again(said, after)
+            return ServiceError(
+                f"{self.base_url} asks for a wait of {after:,.0f} seconds ({reason}); try again after it"
+            )
+        return Again(reason, after)
 
     def _wait(self, attempt: int, after: float | None) -> float:
         if after:
-            return after * _jitter.uniform(1, 1.1)  # never earlier than asked, and not all at once
+            return after * _jitter.uniform(1, 1.1)  # never earlier than requested, and not all at once
         return min(self.backoff * 2.0**attempt, _LONGEST_BACKOFF) * _jitter.uniform(0.5, 1)
 
     def _client(self) -> httpx.AsyncClient:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=self.concurrency)
         client = httpx.AsyncClient(limits=limits, timeout=None)  # noqa: S113  (see fail_after)
         client.headers["Content-Type"] = "application/json"
-        client.headers["Accept-Encoding"] = "identity"  # what unpacks can unpack to anything
+        client.headers["Accept-Encoding"] = "identity"  # compressed data could unpack to any size
         if self._key():
-            # Checked here, since HTTP libraries quote a header that they cannot send. No variable holds the key:
-            # some tracebacks show them.
+            # Checked here, because HTTP libraries quote a header that they cannot send. The key is not kept in a
+            # variable, because some tracebacks show variables.
             if not re.fullmatch(r"[!-~]+", self._key()):
                 raise InputError(
-                    f"{self._key_place} holds spaces, line ends or characters beyond ASCII, which a key never does; "
-                    "set it again"
+                    f"{self._key_source} contains spaces, line ends or characters beyond ASCII, which no key has; set "
+                    "it again"
                 )
             client.headers["Authorization"] = f"Bearer {self._key()}"
         return client
 
     @property
-    def _key_place(self) -> str:
+    def _key_source(self) -> str:
         return f"the file {self.key_file}" if self.key_file else f"the environment variable {self.key_variable}"
 
     def _key(self) -> str:
-        """Read the key anew, so that no attribute and no variable keeps it."""
+        """Read the key each time, so that no attribute and no variable keeps it."""
         if self.key_file is None:
             return os.environ.get(self.key_variable, "")
         try:
@@ -242,7 +249,7 @@ class Endpoint:
                     )
                 return file.read().strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{self._key_place} cannot be read ({type(error).__name__}); check the path") from None
+            raise InputError(f"{self._key_source} cannot be read ({type(error).__name__}); check the path") from None
 
 
 @contextmanager
@@ -255,16 +262,18 @@ def _cancelling(running: Mapping[Future[Any], int]) -> Iterator[None]:
 
 
 def _check_url(url: str) -> None:
-    """Refuse what is no plain address, without repeating it: it may hold a secret."""
+    """Refuse anything but a plain address, without repeating it, because it may contain a secret."""
     try:
         parts = httpx.URL(url)
     except (httpx.InvalidURL, TypeError):
         raise InputError("base_url is not a valid address; give one like http://127.0.0.1:8000/v1") from None
     if parts.scheme not in {"http", "https"} or not parts.host:
-        raise InputError("base_url must begin with http:// or https:// and name a host, as http://127.0.0.1:8000/v1")
+        raise InputError(
+            "base_url must begin with http:// or https:// and name a host; give one like http://127.0.0.1:8000/v1"
+        )
     if parts.userinfo or "?" in url or "#" in url:
         raise InputError(
-            "base_url must not hold a user, a password, a query or a fragment; put the key into the environment"
+            "base_url must not contain a user, a password, a query or a fragment; put the key into the environment"
         )
 
 
@@ -275,22 +284,23 @@ def _tokens(content: Any, most: Tokens) -> Tokens:
 
 
 async def _received(response: httpx.Response, largest: int) -> memoryview:
-    """Read an answer as it comes, and no more of it than it may be.
+    """Read an answer as it arrives, up to `largest` bytes.
 
-    It comes back as what shows no content: some services repeat the key, and some tracebacks show all variables.
+    It is returned as a memoryview, whose repr shows no content: some services repeat the key, and some tracebacks show
+    all variables.
     """
     if response.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
-        raise Again("a compressed answer, which was not asked for")
+        raise Again("a compressed answer, which was not requested")
     received = bytearray()
-    async for some in response.aiter_raw():
-        received += some
+    async for chunk in response.aiter_raw():
+        received += chunk
         if len(received) > largest:
-            raise Again(f"an answer of more than {largest:,} bytes, which is longer than was asked for")
+            raise Again(f"an answer of more than {largest:,} bytes, which is longer than requested")
     return memoryview(received)
 
 
 def _error_code(content: memoryview) -> str:
-    """The service's word for what is wrong; only a plain word, as messages may repeat prompts and keys."""
+    """Return the service's error code, only if it is a plain word, because messages may repeat prompts and keys."""
     try:
         error = json.loads(bytes(content))["error"]
         words = [error.get("code"), error.get("type")]
@@ -300,7 +310,7 @@ def _error_code(content: memoryview) -> str:
 
 
 def _seconds(retry_after: str) -> float | None:
-    """Read a Retry-After header, which holds seconds or a date."""
+    """Parse a Retry-After header, which contains seconds or a date."""
     if re.fullmatch(r"\d{1,9}(\.\d+)?", retry_after):
         return float(retry_after)
     try:

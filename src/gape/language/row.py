@@ -1,4 +1,4 @@
-"""A request being answered by a model that is run token by token."""
+"""A request in progress, for a model that is run token by token."""
 
 from dataclasses import dataclass, field
 
@@ -13,25 +13,25 @@ _COLDEST = 1e-9  # at this temperature the likeliest token has all the probabili
 
 @dataclass(frozen=True)
 class Ends:
-    """Tokens that end something."""
+    """Tokens that end answers, and tokens that end sentences."""
 
     of_answers: frozenset[int]
     of_sentences: frozenset[int]
 
 
 def ends_sentence(token: str) -> bool:
-    """Whether a token of a vocabulary ends as a sentence does."""
+    """Whether a token of a vocabulary ends a sentence."""
     return token.rstrip("\"'\u201d\u2019)]").endswith((".", "!", "?"))
 
 
 @dataclass
 class Row:
-    """A request, its prompt in tokens, and what is written so far."""
+    """A request, the tokens of its prompt, and the tokens written so far."""
 
-    place: int
+    index: int  # of the request
     request: Request
     prompt: list[int]
-    limit: int  # tokens that it may write
+    limit: int  # maximum number of tokens to write
     tokens: list[int] = field(default_factory=list)
     done: bool = False
 
@@ -42,9 +42,9 @@ class Row:
 
     @property
     def enough(self) -> int:
-        """Tokens after which the end of a sentence ends the answer; its limit where none does."""
+        """Number of tokens after which the end of a sentence ends the answer; the limit if there is none."""
         return self.limit if self.request.enough is None else self.request.enough
 
     def draws(self) -> Floats:
-        """Its own random numbers, uniform on [0, 1), one for each token it may write."""
+        """Return random numbers of this request, uniform on [0, 1), one for each token it may write."""
         return np.random.default_rng(self.request.seed % _SEEDS).random(self.limit)

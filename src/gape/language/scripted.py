@@ -1,4 +1,4 @@
-"""A language model that says what a function tells it to: for tests of whatever uses one."""
+"""A language model whose answers come from a function, for tests."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -8,17 +8,17 @@ from gape.language.request import Completion, Request
 
 @dataclass
 class ScriptedModel:
-    """Answers each request with what `answer` makes of it, None standing for a failure; tokens are words."""
+    """Answers each request by calling `answer`, where None means a failure; words count as tokens."""
 
     answer: Callable[[Request], str | None]
     name: str = "scripted"
     can_continue: bool = True
-    calls: list[Request] = field(default_factory=list, init=False)  # all it was ever asked, in order
+    calls: list[Request] = field(default_factory=list, init=False)  # all requests so far, in order
 
     def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
-        """Answer the requests one after the other, each when the caller comes for it."""
-        for place, request in enumerate(requests):
+        """Answer the requests in order, each when the caller asks for the next answer."""
+        for index, request in enumerate(requests):
             self.calls.append(request)
             text = self.answer(request)
             if text is not None:
-                yield place, Completion(text, len(request.prompt.split()), len(text.split()))
+                yield index, Completion(text, len(request.prompt.split()), len(text.split()))

@@ -1,4 +1,4 @@
-"""What requests to a paid service cost, kept under caps that hold before anything is sent."""
+"""The cost of requests to a paid service, and caps that are checked before anything is sent."""
 
 import math
 import threading
@@ -23,28 +23,31 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Usage:
-    """What was used so far. A request that was sent and never answered counts as the most it can have used."""
+    """Usage so far. A request that was sent and never answered counts with the maximum it can have used."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0  # in the currency of the prices
-    requests: int = 0  # as sent over the wire, retries included
+    requests: int = 0  # sent requests, retries included
     retries: int = 0
 
 
 class Meter:
-    """Counts tokens and money, and admits a request only if the caps hold whatever it turns out to use.
+    """Counts tokens and money, and admits a request only if its maximum use fits under the caps.
 
-    Everything in flight is counted at the most it can use. A cap can be passed only by a service that writes
-    more than it was allowed to, and by no more than what was in flight.
+    Requests in flight count with their maximum. A cap can be exceeded only by a service that writes more than it was
+    allowed to, and at most by the requests in flight.
     """
 
     def __init__(
         self, prompt_price: float, completion_price: float, max_tokens_total: int | None, max_cost: float | None
     ) -> None:
-        """Take prices per million tokens; a cap of None is no cap."""
+        """Set prices per million tokens; None means no cap."""
         if not (0 <= prompt_price < math.inf and 0 <= completion_price < math.inf):
-            raise InputError(f"prices must not be negative, got {prompt_price} and {completion_price} a million tokens")
+            raise InputError(
+                f"prices must be finite and at least 0 per million tokens, got {prompt_price} and {completion_price}; "
+                "use 0 if there is no price"
+            )
         for name, cap in (("max_tokens_total", max_tokens_total), ("max_cost", max_cost)):
             if cap is not None and not cap > 0:
                 raise InputError(f"{name} must be positive, got {cap}; leave it out for no cap")
@@ -60,15 +63,15 @@ class Meter:
 
     @property
     def usage(self) -> Usage:
-        """What was used so far."""
+        """Usage so far."""
         with self._lock:
             used = self._used
             return Usage(used.prompt, used.completion, self._cost(used), self._requests, self._retries)
 
     def admit(self, most: Tokens, *, retry: bool) -> bool:
-        """Reserve the most a request can use; False while it may yet fit, once what is in flight has come back.
+        """Reserve the maximum use of a request; False if it may still fit when requests in flight have returned.
 
-        Raises SpendingError where it does not fit with nothing in flight, and for every request after that.
+        Raises SpendingError if it does not fit with nothing in flight, and for every request after that.
         """
         with self._lock:
             total = self._used + self._in_flight + most
@@ -84,7 +87,7 @@ class Meter:
             raise SpendingError(self._refusal(most))
 
     def settle(self, reserved: Tokens, used: Tokens) -> None:
-        """Replace what was reserved by what was used."""
+        """Replace a reservation by the actual use."""
         with self._lock:
             self._in_flight -= reserved
             self._used += used
@@ -99,7 +102,7 @@ class Meter:
         if self._max_cost < math.inf:
             caps.append(f"a cost of {self._max_cost:g}")
         return (
-            f"{used.prompt + used.completion:,} tokens costing {self._cost(used):.4g} are used and the next request "
-            f"may take {most.prompt + most.completion:,} costing {self._cost(most):.4g}, more than the cap of "
-            f"{' and '.join(caps)} leaves; raise the cap to go on"
+            f"{used.prompt + used.completion:,} tokens costing {self._cost(used):.4g} are used, and the next request "
+            f"may need {most.prompt + most.completion:,} costing {self._cost(most):.4g}, which exceeds the cap of "
+            f"{' and '.join(caps)}; raise the cap to continue"
         )

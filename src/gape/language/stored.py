@@ -1,4 +1,4 @@
-"""Answers kept on disk, so that nothing is asked and paid for twice."""
+"""Answers stored on disk, so that nothing is requested and paid for twice."""
 
 import hashlib
 import json
@@ -16,29 +16,29 @@ from gape.language.spending import Tokens
 
 _FORMAT = 1
 _WAIT_SECONDS = 60.0
-_KEYS_AT_ONCE = 500  # looked for by one query
+_KEYS_AT_ONCE = 500  # per query
 _SCHEMA = "CREATE TABLE answers (key BLOB PRIMARY KEY, completion TEXT NOT NULL)"
-_LOG_PAGES = 2**14  # of the log of a model with a burst, until the disk is waited for: 64 MB
+_LOG_PAGES = 2**14  # pages of the log, for a model with a burst, before it is written to the file: 64 MB
 
 
 class Stored:
-    """A language model whose answers are on disk before anybody sees them, and are asked for once.
+    """A language model whose answers are stored on disk before they are returned, and are requested only once.
 
-    A process that is killed loses at most the calls in flight; of a model with a `burst`, which writes so many in no
-    time, fewer than that. The key of an answer is the SHA-256 of the model's name and of everything in the request;
-    failures are not stored, so they are tried again. The file, mode 0600, holds answers and keys, no prompts. Processes
-    may share it. To whatever identifies a run it looks like the name.
+    A killed process loses at most the calls in flight; with a `burst`, fewer answers than that number. The key of an
+    answer is the SHA-256 of the model's name and of everything in the request. Failures are not stored, so they are
+    retried. The file, mode 0600, contains answers and keys, no prompts. Processes may share it. The repr is the name of
+    the inner model, so a run is identified by that one.
     """
 
     def __init__(self, model: LanguageModel, path: str | Path) -> None:
-        """Keep the answers of `model` in the SQLite file at `path`, which is made if it is not there."""
+        """Store the answers of `model` in the SQLite file at `path`, which is created if necessary."""
         self.model, self.path = model, Path(path)
         if not self.path.parent.is_dir():
-            raise RunError(f"the folder {self.path.parent} of the stored answers does not exist; make it first")
+            raise RunError(f"the folder {self.path.parent} of the stored answers does not exist; create it first")
         with self._usable():
             make_private(self.path)
             refuse_other_database(self.path, _SCHEMA, "a file of stored answers")
-            # Without an isolation level every statement is a transaction of its own.
+            # Without an isolation level each statement is its own transaction.
             self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
             self._finalizer = weakref.finalize(self, self._database.close)
             self._open()
@@ -48,37 +48,37 @@ class Stored:
 
     @property
     def name(self) -> str:
-        """The name of the model inside."""
+        """The name of the inner model."""
         return self.model.name
 
     @property
     def can_continue(self) -> bool:
-        """Whether the model inside can."""
+        """Whether the inner model can continue an opening."""
         return self.model.can_continue
 
     def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
-        """Yield the stored answers, then ask for the others, storing each before it is yielded."""
-        places: dict[bytes, list[int]] = {}
-        for place, request in enumerate(requests):
-            places.setdefault(self._key(request), []).append(place)
+        """Yield the stored answers, then request the others, storing each before it is yielded."""
+        indices: dict[bytes, list[int]] = {}
+        for index, request in enumerate(requests):
+            indices.setdefault(self._key(request), []).append(index)
         missing = []
-        keys = iter(places)
-        while some := list(islice(keys, _KEYS_AT_ONCE)):
-            stored = self._load(some)
-            for key in some:
+        keys = iter(indices)
+        while batch := list(islice(keys, _KEYS_AT_ONCE)):
+            stored = self._load(batch)
+            for key in batch:
                 if key in stored:
-                    yield from ((place, stored[key]) for place in places[key])
+                    yield from ((index, stored[key]) for index in indices[key])
                 else:
                     missing.append(key)
-        answers = self.model.complete([requests[places[key][0]] for key in missing])
+        answers = self.model.complete([requests[indices[key][0]] for key in missing])
         for burst in _in_bursts(answers, burst_of(self.model)):
             self._store([(missing[number], completion) for number, completion in burst])
             for number, completion in burst:
-                yield from ((place, completion) for place in places[missing[number]])
+                yield from ((index, completion) for index in indices[missing[number]])
 
     def close(self) -> None:
-        """Close the file; everything in it is already safe."""
-        self._finalizer()  # once: later it would come from whichever thread collects garbage, which SQLite refuses
+        """Close the file. Everything in it is already stored."""
+        self._finalizer()  # now: later it would run in whichever thread collects garbage, which SQLite refuses
 
     def _key(self, request: Request) -> bytes:
         return hashlib.sha256(json.dumps([self.name, vars(request)], sort_keys=True).encode()).digest()
@@ -102,18 +102,18 @@ class Stored:
 
     def _open(self) -> None:
         database = self._database
-        database.execute("BEGIN IMMEDIATE")  # of processes that start together, one makes the table
+        database.execute("BEGIN IMMEDIATE")  # of processes that start together, one creates the table
         (made,) = database.execute("PRAGMA user_version").fetchone()
         if not made and not database.execute("SELECT 1 FROM sqlite_master").fetchone():
             database.execute(_SCHEMA)
             database.execute(f"PRAGMA user_version = {_FORMAT}")
         elif made != _FORMAT:
             self.close()
-            raise RunError(f"{self.path} is not a file of stored answers of format {_FORMAT}; name another file")
+            raise RunError(f"{self.path} is not a file of stored answers of format {_FORMAT}; use another file")
         database.execute("COMMIT")
-        # A commit is one append to a log, handed to the system: that survives the end of the process, however
-        # violent. Only a power cut can lose the last answers, and even that leaves the file whole; waiting for the
-        # disk after every answer would buy no more than those few.
+        # A commit appends to a log and hands it to the system, which survives a kill of the process. Only a power cut
+        # can lose the last answers, and even that leaves the file intact. Syncing to disk after each answer would save
+        # no more than those few.
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
         if burst_of(self.model) > 1:
@@ -125,19 +125,19 @@ class Stored:
             yield
         except (sqlite3.Error, OSError, ValueError, TypeError) as error:
             raise RunError(
-                f"the stored answers in {self.path} cannot be read or written ({in_one_line(error)}); make room if "
-                "the disk is full, else restore the file from a copy or remove it and have the answers asked for again"
+                f"the stored answers in {self.path} cannot be read or written ({in_one_line(error)}); free some space "
+                "if the disk is full, otherwise restore the file from a backup, or remove it to request answers again"
             ) from error
 
 
 def _in_bursts(answers: Iterator[tuple[int, Completion]], burst: int) -> Iterator[list[tuple[int, Completion]]]:
-    """Give answers `burst` at a time, and what there is when no more come."""
-    while some := list(islice(answers, burst)):
-        yield some
+    """Yield answers in lists of `burst`; the last may be shorter."""
+    while batch := list(islice(answers, burst)):
+        yield batch
 
 
 def stored_tokens(path: str | Path) -> tuple[int, Tokens]:
-    """Return how many answers a file of them holds, and what they took, in whichever process they were asked for."""
+    """Return the number of answers in a file of stored answers, and the tokens they used."""
     if not Path(path).exists():
         return 0, Tokens()
     sums = (
@@ -150,6 +150,7 @@ def stored_tokens(path: str | Path) -> tuple[int, Tokens]:
             answers, prompt, completion = database.execute(sums).fetchone()
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise RunError(
-            f"the stored answers in {path} cannot be read ({in_one_line(error)}); restore the file or remove it"
+            f"the stored answers in {path} cannot be read ({in_one_line(error)}); restore the file from a backup, or "
+            "remove it"
         ) from None
     return int(answers), Tokens(int(prompt), int(completion))

@@ -1,4 +1,4 @@
-"""Any causal language model of the Hugging Face hub, run by transformers on this machine's processor or GPU."""
+"""Any causal language model of the Hugging Face hub, run by transformers on the CPU or GPU of this machine."""
 
 import hashlib
 import inspect
@@ -18,23 +18,23 @@ from gape.language.gpu.slots import Slots, is_plain, slots_that_fit
 from gape.language.request import Completion, Request
 from gape.language.row import Ends, Row, ends_sentence
 
-# A processor gains little by more. An H200 writes as fast with 2,048 slots as with 4,096, in half the memory.
+# A CPU gains little from more. An H200 writes as fast with 2,048 slots as with 4,096, in half the memory.
 _BATCHES = {"cpu": 32, "cuda": 2048}
-_SIZES = (64, 256, 1024)  # slots, where a batch has more of them than there are requests
+_SIZES = (64, 256, 1024)  # numbers of slots for fewer requests than the batch size
 _BURST = 64  # answers that a GPU writes in milliseconds
-_REMEMBERED = 2**12  # prompts in their template, and tokens in letters
-_SAMPLED = 1024  # values of each tensor that tell a model from another
-# What chat templates may ask for: no thinking, which would use up the tokens, and one date, not that of the day.
+_CACHED = 2**12  # prompts in their template, and decoded tokens
+_SAMPLED = 1024  # values of each tensor by which models are told apart
+# Variables of chat templates: no thinking, which would use up the tokens, and a fixed date instead of today's.
 _TEMPLATE = {"enable_thinking": False, "date_string": "26 Jul 2024"}
 
 
 class TransformersModel:
-    """A causal language model of a folder or of the hub; prompts and answers stay on this machine.
+    """A causal language model from a folder or from the hub. Prompts and answers stay on this machine.
 
-    An answer depends on its request alone, up to rounding: padding is masked and not counted in positions, and every
-    request has its own random numbers, one for each token. Rounding does differ between batches. In float32 it hardly
-    ever changes a token; in bfloat16, on a GPU, it changes one now and then, and what follows. Batches are made of the
-    requests alone while memory lasts, so the same list gets the same answers on the same machine.
+    An answer depends only on its request, up to rounding: padding is masked and not counted in positions, and each
+    request has its own random numbers, one for each token. Rounding differs between batches. In float32 it hardly ever
+    changes a token; in bfloat16, on a GPU, it changes one now and then, and those after it. Unless memory runs short,
+    batches depend only on the requests, so the same list gets the same answers on the same machine.
     """
 
     can_continue = True
@@ -54,20 +54,21 @@ class TransformersModel:
     ) -> None:
         """Load `model`: a folder, a GGUF file (which needs the packages gguf and accelerate) or a name on the hub.
 
-        It goes to `device`, by default a CUDA GPU if there is one, in `dtype`, by default bfloat16 there and float32
-        elsewhere; `batch` answers are written at once, fewer if memory is short. Where the tokenizer has a chat
-        template, the prompt is the user's turn, after a turn of the `system` unless that is empty; where it has none,
-        the prompt is a line of text that the answer follows. Before the temperature, sampling keeps the `top_k`
-        likeliest tokens (0: all), of these the `top_p` of the probability, and of these what has at least `min_p` of
-        the likeliest one's, after tokens among the last 64 were made less likely by `repeat_penalty`.
+        It is loaded on `device`, by default a CUDA GPU if there is one, in `dtype`, by default bfloat16 there and
+        float32 elsewhere. `batch` answers are written at once, fewer if memory is short. If the tokenizer has a chat
+        template, the prompt is the user's turn, after a `system` turn unless that is empty. Otherwise the prompt is a
+        line of text that the answer follows. Sampling first makes tokens among the last 64 less likely by
+        `repeat_penalty`. Before the temperature is applied, it keeps the `top_k` likeliest tokens (0: all), of these
+        the `top_p` of the probability mass, and of these the tokens with at least `min_p` times the largest
+        probability.
         """
         if (batch is not None and batch < 1) or top_k < 0 or not 0 < top_p <= 1 or not 0 <= min_p <= 1:
             raise InputError(
                 "batch must be at least 1, top_k at least 0, top_p above 0 and up to 1, min_p from 0 to 1, "
-                f"got {batch}, {top_k}, {top_p} and {min_p}"
+                f"got {batch}, {top_k}, {top_p} and {min_p}; leave them out for the defaults"
             )
         if not 1 <= repeat_penalty <= 2:
-            raise InputError(f"repeat_penalty must lie between 1, which is none, and 2, got {repeat_penalty}")
+            raise InputError(f"repeat_penalty must be between 1 and 2, got {repeat_penalty}; use 1 for no penalty")
         try:
             import torch  # noqa: PLC0415  (heavy, and in an extra)
             import transformers  # noqa: PLC0415  (likewise)
@@ -81,8 +82,8 @@ class TransformersModel:
         dtype = dtype or ("bfloat16" if kind == "cuda" else "float32")
         self._batch = batch or _BATCHES.get(kind, 32)
         self._system, self._sampling = system, Sampling(top_k, top_p, min_p, repeat_penalty)
-        # Variations of all texts are asked for by a few prompts, and follow a few tokens.
-        self._turns, self._decode_one = lru_cache(_REMEMBERED)(self._template), lru_cache(_REMEMBERED)(self._decode)
+        # Variations of all texts use a few prompts, and follow a few tokens.
+        self._turns, self._decode_one = lru_cache(_CACHED)(self._template), lru_cache(_CACHED)(self._decode)
         folder, file = (Path(model).parent, Path(model).name) if str(model).endswith(".gguf") else (model, None)
         try:
             with hub_unused_for(model) as local:
@@ -91,12 +92,11 @@ class TransformersModel:
                 loader = transformers.AutoModelForCausalLM
                 self._model = loader.from_pretrained(folder, dtype=dtype, **how).to(self._device).eval()
             self._chat(Request("Hello."))
-        except Exception as error:  # whatever the libraries, the files and the template raise
+        except Exception as error:  # any error of the libraries, the files or the template
             refuse_full(error, model)
             raise InputError(
-                f"transformers cannot load {model} in {dtype} on {self._device} ({in_one_line(error)}); name a folder, "
-                "a .gguf file or a model of the hub that is a causal language model, and a system prompt only if it "
-                "takes one"
+                f"transformers cannot load {model} in {dtype} on {self._device} ({in_one_line(error)}); give a folder, "
+                "a .gguf file or the hub name of a causal language model, and a system prompt only if it accepts one"
             ) from error
         accepted = set(inspect.signature(self._model.forward).parameters)
         self._side_by_side = Batch(torch, transformers, self._model, accepted, self._sampling)
@@ -107,30 +107,30 @@ class TransformersModel:
         vocabulary = self._tokenizer.get_vocab().items()
         self._ends = Ends(
             frozenset({self._tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}),
-            frozenset(place for token, place in vocabulary if ends_sentence(token)),
+            frozenset(number for token, number in vocabulary if ends_sentence(token)),
         )
         known = f"{self._model.config.model_type} {weights_digest(self._model, self._tokenizer.chat_template or '')}"
         self._name = f"{known} ({dtype}, {top_k=}, {top_p=}, {min_p=}, {repeat_penalty=}, {system=})"
 
     @property
     def name(self) -> str:
-        """The model by its weights and its chat template, the precision, the sampling and the system prompt."""
+        """Identifies the weights, the chat template, the precision, the sampling and the system prompt."""
         return self._name
 
     @property
     def burst(self) -> int:
-        """How many answers it writes in no time, see `burst_of`."""
+        """Number of answers that may be stored together, see `burst_of`."""
         return _BURST if self._in_slots else 1
 
     def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
-        """Answer the requests, yielding each as it is done; one that leaves no room in the context is left out."""
-        # Alike ones go together. The longest come first: if memory is short, that shows at once.
+        """Answer the requests, yielding each when it is done. Those that do not fit into the context are left out."""
+        # Similar requests are batched together. The longest come first, so that a lack of memory shows at once.
         rows = sorted(self._rows(requests), key=lambda row: (row.limit, len(row.prompt)), reverse=True)
         pressure = Pressure(self._batch, "an answer of the model")
         while rows:
             try:
                 for row in self._write(rows, pressure.batch):
-                    yield row.place, self._read(row)
+                    yield row.index, self._read(row)
             except RuntimeError as error:
                 self._slots.clear()
                 pressure.relieve(error, len(rows))
@@ -141,18 +141,18 @@ class TransformersModel:
             rows = [row for row in rows if not row.done]
 
     def _rows(self, requests: Sequence[Request]) -> Iterator[Row]:
-        # Half a surrogate pair, which broken files contain, is no character that the tokenizer would take.
+        # Tokenizers refuse lone surrogates, which broken files contain.
         texts = [self._chat(request).encode(errors="replace").decode() for request in requests]
-        special = not self._tokenizer.chat_template  # which has its own
+        special = not self._tokenizer.chat_template  # a template has its own special tokens
         prompts = self._tokenizer(texts, add_special_tokens=special, verbose=False)["input_ids"] if texts else []
-        for place, (request, prompt) in enumerate(zip(requests, prompts, strict=True)):
+        for index, (request, prompt) in enumerate(zip(requests, prompts, strict=True)):
             limit = int(min(request.max_tokens, self._context - len(prompt)))
             if prompt and limit > 0:
-                yield Row(place, request, prompt, limit)
+                yield Row(index, request, prompt, limit)
 
     def _chat(self, request: Request) -> str:
-        """The model's own chat template for one turn of the user, and what the answer begins with."""
-        opening = request.opening.rstrip(" ")  # tokens begin with their space: after one, the model is at a loss
+        """Apply the model's chat template to one turn of the user, and append the opening of the answer."""
+        opening = request.opening.rstrip(" ")  # tokens start with their space, so models continue badly after one
         if not self._tokenizer.chat_template:
             return "\n".join([self._system, request.prompt, opening] if self._system else [request.prompt, opening])
         return f"{self._turns(request.prompt)}{opening}"
@@ -165,7 +165,7 @@ class TransformersModel:
 
     def _read(self, row: Row) -> Completion:
         finished = row.tokens[-1] in self._ends.of_answers
-        # Decoded behind the last token of the prompt: by itself, many a tokenizer drops an answer's first space.
+        # Decoded after the last token of the prompt: alone, many tokenizers drop an answer's first space.
         last = row.prompt[-1]
         both = self._decode((last, *(row.tokens[:-1] if finished else row.tokens)))
         text = both.removeprefix(self._decode_one((last,)))
@@ -178,7 +178,7 @@ class TransformersModel:
         return text
 
     def _write(self, rows: list[Row], batch: int) -> Iterator[Row]:
-        """Write the answers of the next rows: of all of them through slots, else of a batch."""
+        """Write the answers of the next rows: of all of them with slots, otherwise of one batch."""
         if not self._in_slots:
             yield from self._side_by_side.write(rows[:batch], self._ends)
             return
@@ -196,9 +196,9 @@ class TransformersModel:
 
 
 def weights_digest(model: Any, also: str = "") -> str:
-    """Tell a model by some values of each of its tensors: the same wherever it lies, another after any training."""
+    """Identify a model by some values of each of its tensors: the same on any machine, different after any training."""
     digest = hashlib.sha256(also.encode())
     for name, tensor in model.state_dict().items():
-        some = tensor.flatten()[:: max(1, tensor.numel() // _SAMPLED)].float().cpu().numpy()
-        digest.update(f"{name} {tuple(tensor.shape)} ".encode() + some.tobytes())
+        values = tensor.flatten()[:: max(1, tensor.numel() // _SAMPLED)].float().cpu().numpy()
+        digest.update(f"{name} {tuple(tensor.shape)} ".encode() + values.tobytes())
     return digest.hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""A language model whose answers somebody counts."""
+"""A language model that reports each answer."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -6,13 +6,13 @@ from gape.language.request import Completion, LanguageModel, Request, burst_of
 
 
 class Watched:
-    """The model inside, with every answer told to `note` before it is passed on.
+    """Another model, with each answer passed to `note` before it is returned.
 
-    To whatever identifies a run it looks like the name of the model.
+    Its repr and name are those of the inner model, so a run is identified by that one.
     """
 
     def __init__(self, model: LanguageModel, note: Callable[[Completion], None]) -> None:
-        """Tell `note` of every answer of `model`."""
+        """Pass each answer of `model` to `note`."""
         self.model, self.note = model, note
 
     def __repr__(self) -> str:
@@ -20,21 +20,21 @@ class Watched:
 
     @property
     def name(self) -> str:
-        """The name of the model inside."""
+        """The name of the inner model."""
         return self.model.name
 
     @property
     def can_continue(self) -> bool:
-        """Whether the model inside can."""
+        """Whether the inner model can continue an opening."""
         return self.model.can_continue
 
     @property
     def burst(self) -> int:
-        """That of the model inside."""
+        """The burst of the inner model."""
         return burst_of(self.model)
 
     def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
-        """Answer the requests as the model inside does."""
-        for place, completion in self.model.complete(requests):
+        """Answer the requests like the inner model."""
+        for index, completion in self.model.complete(requests):
             self.note(completion)
-            yield place, completion
+            yield index, completion

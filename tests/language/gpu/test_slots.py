@@ -45,7 +45,7 @@ def test_at_temperature_zero_every_token_is_the_likeliest_of_the_model_alone() -
     prompts = [tokens(text) for text in ("Once upon a time there was a dog.", "The sun", "Lily", "A big red ball")]
     rows = [Row(i, Request("", temperature=0.0), prompt, 4 + 3 * i) for i, prompt in enumerate(prompts)]
     slots = Slots(torch, own._transformers, own._model, Sampling(50, 1.0, 0.0), ENDLESS, count=3, room=64)
-    assert {row.place for row in slots.write(rows)} == {0, 1, 2, 3}
+    assert {row.index for row in slots.write(rows)} == {0, 1, 2, 3}
     for row in rows:
         assert len(row.tokens) == row.limit
         with torch.inference_mode():

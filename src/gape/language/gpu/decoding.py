@@ -1,4 +1,4 @@
-"""Many answers at once with any causal model: a batch of rows side by side, in the library's own cache."""
+"""Decoding many answers at once with any causal model: a batch of rows in the library's own cache."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,10 +8,10 @@ from gape.language.row import Ends, Row
 
 
 class Batch:
-    """Writes rows side by side, and makes room as soon as one is done. The cache grows with every token."""
+    """Writes rows in parallel, and drops each row as soon as it is done. The cache grows with every token."""
 
     def __init__(self, torch: Any, transformers: Any, model: Any, accepted: set[str], sampling: Sampling) -> None:
-        """Take a causal model, and what its forward accepts."""
+        """Use a causal model whose forward accepts the arguments `accepted`."""
         self._torch, self._transformers, self._model = torch, transformers, model
         self._accepted, self._sampling = accepted, sampling
 
@@ -29,7 +29,9 @@ class Batch:
             draws[i, : row.limit] = torch.from_numpy(row.draws())
         temperatures = torch.tensor([row.temperature for row in rows], dtype=torch.double)
         recent = torch.tensor([last_tokens(row.prompt) for row in rows])
-        ids, mask, draws, temperatures, recent = (each.to(device) for each in (ids, mask, draws, temperatures, recent))
+        ids, mask, draws, temperatures, recent = (
+            tensor.to(device) for tensor in (ids, mask, draws, temperatures, recent)
+        )
         cache = self._transformers.DynamicCache(config=self._model.config)
         for step in range(steps):
             logits = self._next(ids, mask, cache)
@@ -39,8 +41,8 @@ class Batch:
                 raise FloatingPointError
             for row, token in zip(rows, ids[:, 0].tolist(), strict=True):
                 row.tokens.append(token)
-                said = len(row.tokens) >= row.enough and token in ends.of_sentences
-                row.done = token in ends.of_answers or said or len(row.tokens) == row.limit
+                complete = len(row.tokens) >= row.enough and token in ends.of_sentences
+                row.done = token in ends.of_answers or complete or len(row.tokens) == row.limit
                 if row.done:
                     yield row
             going = [i for i, row in enumerate(rows) if not row.done]
@@ -49,15 +51,15 @@ class Batch:
             if len(going) < len(rows):
                 rows, keep = [rows[i] for i in going], torch.tensor(going, device=device)
                 ids, mask, draws, temperatures, recent = (
-                    each[keep] for each in (ids, mask, draws, temperatures, recent)
+                    tensor[keep] for tensor in (ids, mask, draws, temperatures, recent)
                 )
                 cache.reorder_cache(keep)
             mask = torch.cat([mask, mask.new_ones((len(ids), 1))], dim=1)
 
     def _next(self, ids: Any, mask: Any, cache: Any) -> Any:
-        """Read tokens, (n, tokens), behind those in the cache, and return the next logits, (n, vocabulary).
+        """Read tokens, (n, tokens), after those in the cache, and return the next logits, (n, vocabulary).
 
-        `mask` is 0 where a row is padded, on the left, and such places are not counted in positions.
+        `mask` is 0 where a row is padded, on the left; padding is not counted in positions.
         """
         given = {
             "input_ids": ids,
@@ -68,4 +70,4 @@ class Batch:
             "logits_to_keep": 1,
         }
         with self._torch.inference_mode():
-            return self._model(**{key: each for key, each in given.items() if key in self._accepted}).logits[:, -1]
+            return self._model(**{key: value for key, value in given.items() if key in self._accepted}).logits[:, -1]

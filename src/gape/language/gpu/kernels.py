@@ -1,4 +1,4 @@
-"""What `gape.language.gpu.plain` computes, in Triton: one operation of a GPU for each, where torch takes several."""
+"""The operations of `gape.language.gpu.plain` in Triton: one GPU kernel each, where torch takes several."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ import triton.language as tl
 from gape.language.gpu import plain
 
 _BLOCK = 64  # tokens that a program reads at a time
-_LEAST = 16  # rows that the matrix units take
-_GATED = 1024  # values of a row that a program gates
+_LEAST = 16  # minimum number of rows for the matrix units
+_GATED = 1024  # values of a row per program of the gate
 
 
 def attention(query: Any, keys: Any, values: Any, lengths: Any, scale: float) -> Any:
     """Attend from `query`, (slots, heads, shared, width), to the first `lengths` tokens of keys and values.
 
-    Both are (slots, heads, room, width) and contiguous; a slot's queries lie together. All of a head's `shared` queries
-    read the same keys, once, and of the room only what counts. Values of another width are left to torch.
+    Both are (slots, heads, room, width) and contiguous; the queries of a slot are contiguous. All `shared` queries of a
+    head read the same keys, once, and only the first `lengths` tokens. Values of another width are left to torch.
     """
     slots, heads, shared, width = query.shape
     if values.shape[3] != width:
@@ -44,7 +44,7 @@ def attention(query: Any, keys: Any, values: Any, lengths: Any, scale: float) ->
 
 
 def add_and_norm(stream: Any, change: Any, weight: Any, eps: float) -> Any:
-    """Add a change to the stream, both (tokens, width), where it lies, and return the norm of the sum."""
+    """Add a change to the stream in place, both (tokens, width), and return the norm of the sum."""
     tokens, width = stream.shape
     out = torch.empty_like(stream)
     _add_and_norm[(tokens,)](stream, change, weight, out, eps, width, padded=triton.next_power_of_2(width), num_warps=4)
@@ -63,7 +63,7 @@ def gate(both: Any) -> Any:
 def rotate_and_keep(
     heads: Any, turning: int, cosines: Any, sines: Any, slots: Any, places: Any, keys: Any, values: Any
 ) -> None:
-    """Turn the first `turning` heads of each token by its angles, in place, and put keys and values into a cache."""
+    """Rotate the first `turning` heads of each token by its angles, in place, and store keys and values in a cache."""
     tokens, count, width = heads.shape
     _rotate_and_keep[(tokens,)](
         heads,
@@ -100,7 +100,7 @@ def _attend(  # type: ignore[no-untyped-def]
     rows: tl.constexpr,
     block: tl.constexpr,
 ):
-    """One slot and one head of its keys: the softmax of all its scores, kept as a running maximum and sum."""
+    """Process one slot and one head of its keys: a softmax over all scores with a running maximum and sum."""
     pair = tl.program_id(0).to(tl.int64)  # slot * heads + head
     slot = pair // heads
     length = tl.load(lengths + slot)
@@ -132,7 +132,7 @@ def _attend(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _add_and_norm(stream, change, weight, out, eps, width, padded: tl.constexpr):  # type: ignore[no-untyped-def]
-    """One token."""
+    """Process one token."""
     at = tl.arange(0, padded)
     inside = at < width
     spots = tl.program_id(0).to(tl.int64) * width + at
@@ -147,7 +147,7 @@ def _add_and_norm(stream, change, weight, out, eps, width, padded: tl.constexpr)
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _gate(both, out, width, block: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A part of a row."""
+    """Process part of a row."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * block + tl.arange(0, block)
     inside = at < width
@@ -173,7 +173,7 @@ def _rotate_and_keep(  # type: ignore[no-untyped-def]
     half: tl.constexpr,
     padded: tl.constexpr,
 ):
-    """One token with all its heads: queries and keys are turned, keys and values also kept."""
+    """Process one token with all its heads: rotate queries and keys, and store keys and values."""
     token = tl.program_id(0).to(tl.int64)
     of = tl.arange(0, padded)[:, None]
     at = tl.arange(0, half)[None, :]

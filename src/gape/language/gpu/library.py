@@ -1,38 +1,39 @@
-"""Any plain model of the library, with a cache of slots: its own layers, attention but for single tokens its own."""
+"""Any plain model of the library with a cache of slots; only the attention of single tokens is replaced."""
 
 from typing import Any
 
 from gape.language.gpu.operations import operations
 
-NAME = "gape_slots"  # under which the library knows the attention of slots
+NAME = "gape_slots"  # name of the slot attention in the library
 
 
 class Library:
-    """Reads tokens into slots, and tells what may follow them."""
+    """Reads tokens into slots, and computes the logits of the next ones."""
 
     def __init__(self, torch: Any, transformers: Any, model: Any, count: int, room: int) -> None:
-        """Take a plain model, whose attention becomes that of slots, and make `count` slots of `room` tokens."""
+        """Replace the attention of a plain model by that of slots, and create `count` slots of `room` tokens."""
         self._torch, self._model = torch, model
         _attend_to_slots(torch, transformers, model)
         self._cache, self._layers = _fixed_cache(torch, transformers, model, count, room)
 
     def read(self, ids: Any, slots: Any) -> None:
-        """Read prompts, (n, tokens), into slots, (n,), from their first place on."""
+        """Read prompts, (n, tokens), into slots, (n,), from their first position on."""
         self._layers.slots = slots
         places = self._torch.arange(ids.shape[1], device=ids.device).expand(ids.shape)
         self._forward(ids, places, places.new_full((len(ids),), ids.shape[1]))
         self._layers.slots = None
 
     def step(self, ids: Any, places: Any, lengths: Any) -> Any:
-        """Read one token in every slot, (count, 1), at its place, and return what may follow, (count, vocabulary).
+        """Read one token per slot, (count, 1), at its position, and return the next logits, (count, vocabulary).
 
-        `lengths` says how many tokens of each slot count, that one included; `places` and `lengths` are (count,).
+        `lengths` is the number of tokens of each slot that count, including this one; `places` and `lengths` are
+        (count,).
         """
         self._layers.place = places
         return self._forward(ids, places[:, None], lengths)
 
     def _forward(self, ids: Any, places: Any, lengths: Any) -> Any:
-        # A mask of four dimensions goes through the library untouched: here it says how far each row reads.
+        # The library does not change a mask of four dimensions: here it contains the number of tokens each row reads.
         with self._torch.inference_mode():
             return self._model(
                 input_ids=ids,
@@ -45,9 +46,9 @@ class Library:
 
 
 def _attend_to_slots(torch: Any, transformers: Any, model: Any) -> None:
-    """Have a model attend as `gape.language.gpu.slots` needs it: prompts causally, single tokens to their own slot.
+    """Let a model attend as `gape.language.gpu.slots` requires: prompts causally, single tokens to their own slot.
 
-    In place of a mask it is told how many tokens each row reads, (n, 1, 1, 1).
+    Instead of a mask it gets the number of tokens that each row reads, (n, 1, 1, 1).
     """
     if model.config.get_text_config()._attn_implementation == NAME:
         return
@@ -68,7 +69,7 @@ def _attend_to_slots(torch: Any, transformers: Any, model: Any) -> None:
             out = usual(query, key, value, is_causal=True, scale=scaling, enable_gqa=heads != key.shape[1])
             return out.transpose(1, 2), None
         scale = width**-0.5 if scaling is None else scaling
-        # For one new token, heads that share keys are as good as several tokens of one head.
+        # For one new token, heads that share keys can be treated as several tokens of one head.
         grouped = query.view(rows, key.shape[1], heads // key.shape[1], width)
         out = attention(grouped.contiguous(), key, value, attention_mask, scale)
         return out.reshape(rows, 1, heads, value.shape[3]), None
@@ -79,7 +80,7 @@ def _attend_to_slots(torch: Any, transformers: Any, model: Any) -> None:
 
 
 class _Layers:
-    """Where the layers of a cache put what comes: into some `slots` from the front, or at each slot's `place`."""
+    """Where the layers of a cache store new keys and values: at the front of `slots`, or at each slot's `place`."""
 
     def __init__(self) -> None:
         self.slots: Any = None
@@ -94,7 +95,8 @@ def _fixed_cache(torch: Any, transformers: Any, model: Any, count: int, room: in
         def lazy_initialization(self, key_states: Any, value_states: Any) -> None:
             self.dtype, self.device = key_states.dtype, key_states.device
             self.keys, self.values = (
-                each.new_zeros((count, each.shape[1], room, each.shape[3])) for each in (key_states, value_states)
+                states.new_zeros((count, states.shape[1], room, states.shape[3]))
+                for states in (key_states, value_states)
             )
             self._all = torch.arange(count, device=self.device)
             self.is_initialized = True

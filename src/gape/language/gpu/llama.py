@@ -1,7 +1,7 @@
-"""A model of Llama's kind written out for slots: a step is nine operations a layer where the library takes thirty.
+"""Llama-like models written out for slots: a step takes nine operations per layer, where the library takes thirty.
 
-A step of a small model is bound by what each operation costs to start and to read and write, not by arithmetic. Here
-the three projections of attention are one product, as are the two of the gate; angles and the cache, sums and norms,
+The time of a step of a small model is spent on starting operations and on memory access, not on arithmetic. Here the
+three projections of attention are one product, and so are the two of the gate. Rotation and cache update, sum and norm,
 and the gate are one operation each.
 """
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from gape.language.gpu.operations import operations
 
-# Models of the library whose layers compute what is written out here.
+# Models of the library with the layers that are written out here.
 _KINDS = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 
 
 def is_llama(model: Any) -> bool:
-    """Whether a model is of Llama's kind throughout, with heads of a width that kernels take."""
+    """Whether a model is Llama-like throughout, with heads of a width that the kernels support."""
     if type(model).__name__ not in _KINDS or model.config.hidden_act != "silu":
         return False
     width = _width(model.config)
@@ -28,7 +28,7 @@ class _Layer:
 
     before: Any  # the norm's weight
     inner: tuple[Any, Any]  # queries, keys and values: weight and bias
-    head_norms: tuple[Any, Any] | None  # of queries and keys, where a model has them
+    head_norms: tuple[Any, Any] | None  # of queries and keys, if the model has them
     outer: tuple[Any, Any]
     between: Any
     gates: tuple[Any, Any]
@@ -38,36 +38,36 @@ class _Layer:
 
 
 class Llama:
-    """Reads tokens into slots, and tells what may follow them."""
+    """Reads tokens into slots, and computes the logits of the next ones."""
 
     def __init__(self, torch: Any, model: Any, count: int, room: int) -> None:
-        """Take a model that `is_llama`, and make `count` slots of `room` tokens."""
+        """Use a model that `is_llama`, and create `count` slots of `room` tokens."""
         config = model.config
-        self._torch, self._does = torch, operations(model.device)
+        self._torch, self._operations = torch, operations(model.device)
         self._heads, self._shared = config.num_attention_heads, config.num_key_value_heads
         self._width = _width(config)
         self._model, self._eps = model, config.rms_norm_eps
         shape = (count, self._shared, room, self._width)
 
-        def layer(of: Any) -> _Layer:
-            attention, mlp = of.self_attn, of.mlp
+        def layer(module: Any) -> _Layer:
+            attention, mlp = module.self_attn, module.mlp
             return _Layer(
-                of.input_layernorm.weight,
+                module.input_layernorm.weight,
                 _together(torch, attention.q_proj, attention.k_proj, attention.v_proj),
                 (attention.q_norm.weight, attention.k_norm.weight) if hasattr(attention, "q_norm") else None,
                 (attention.o_proj.weight, attention.o_proj.bias),
-                of.post_attention_layernorm.weight,
+                module.post_attention_layernorm.weight,
                 _together(torch, mlp.gate_proj, mlp.up_proj),
                 (mlp.down_proj.weight, mlp.down_proj.bias),
                 *(torch.zeros(shape, dtype=model.dtype, device=model.device) for _ in range(2)),
             )
 
         with torch.inference_mode():
-            self._layers = [layer(each) for each in model.model.layers]
+            self._layers = [layer(module) for module in model.model.layers]
         self._all = torch.arange(count, device=model.device)
 
     def read(self, ids: Any, slots: Any) -> None:
-        """Read prompts, (n, tokens), into slots, (n,), from their first place on."""
+        """Read prompts, (n, tokens), into slots, (n,), from their first position on."""
         torch = self._torch
         rows, tokens = ids.shape
         places = torch.arange(tokens, device=ids.device).expand(rows, tokens)
@@ -82,26 +82,27 @@ class Llama:
             self._through(ids, places, slots.repeat_interleave(tokens), attend)
 
     def step(self, ids: Any, places: Any, lengths: Any) -> Any:
-        """Read one token in every slot, (count, 1), at its place, and return what may follow, (count, vocabulary).
+        """Read one token per slot, (count, 1), at its position, and return the next logits, (count, vocabulary).
 
-        `lengths` says how many tokens of each slot count, that one included; `places` and `lengths` are (count,).
+        `lengths` is the number of tokens of each slot that count, including this one; `places` and `lengths` are
+        (count,).
         """
         shared = self._heads // self._shared
 
         def attend(heads: Any, layer: _Layer) -> Any:
             query = heads[:, : self._heads].view(len(ids), self._shared, shared, self._width)
-            return self._does.attention(query, layer.keys, layer.values, lengths, self._width**-0.5)
+            return self._operations.attention(query, layer.keys, layer.values, lengths, self._width**-0.5)
 
         with self._torch.inference_mode():
             return self._model.lm_head(self._through(ids, places[:, None], self._all, attend))
 
     def _through(self, ids: Any, places: Any, slots: Any, attend: Any) -> Any:
-        """Return what the last norm makes of tokens, (tokens, width), attention being given."""
+        """Return the output of the last norm for tokens, (tokens, width), with the given attention."""
         linear, rms_norm = self._torch.nn.functional.linear, self._torch.nn.functional.rms_norm
-        does, inner = self._does, self._model.model
+        ops, inner = self._operations, self._model.model
         stream = inner.embed_tokens(ids)  # (rows, tokens, width)
-        cosines, sines = (each.reshape(-1, self._width) for each in inner.rotary_emb(stream, places))
-        # Kernels read by address: neither places nor slots may be a view that repeats one number.
+        cosines, sines = (angles.reshape(-1, self._width) for angles in inner.rotary_emb(stream, places))
+        # Kernels read by address, so places and slots must not be views that repeat one number.
         stream, places = stream.reshape(-1, stream.shape[-1]), places.reshape(-1).contiguous()
         turning = self._heads + self._shared
         weights = [layer.before for layer in self._layers[1:]] + [inner.norm.weight]
@@ -113,11 +114,11 @@ class Llama:
                     (heads[:, : self._heads], heads[:, self._heads : turning]), layer.head_norms, strict=True
                 ):
                     part.copy_(rms_norm(part, (self._width,), weight, self._eps))
-            does.rotate_and_keep(heads, turning, cosines, sines, slots, places, layer.keys, layer.values)
+            ops.rotate_and_keep(heads, turning, cosines, sines, slots, places, layer.keys, layer.values)
             change = linear(attend(heads, layer).reshape(len(stream), -1), *layer.outer)
-            normed = does.add_and_norm(stream, change, layer.between, self._eps)
-            change = linear(does.gate(linear(normed, *layer.gates)), *layer.down)
-            normed = does.add_and_norm(stream, change, following, self._eps)
+            normed = ops.add_and_norm(stream, change, layer.between, self._eps)
+            change = linear(ops.gate(linear(normed, *layer.gates)), *layer.down)
+            normed = ops.add_and_norm(stream, change, following, self._eps)
         return normed
 
 
@@ -126,6 +127,6 @@ def _width(config: Any) -> int:
 
 
 def _together(torch: Any, *parts: Any) -> tuple[Any, Any]:
-    """Make one projection of several that read the same."""
-    bias = None if parts[0].bias is None else torch.cat([each.bias for each in parts])
-    return torch.cat([each.weight for each in parts]), bias
+    """Combine several projections with the same input into one."""
+    bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])
+    return torch.cat([part.weight for part in parts]), bias

@@ -1,4 +1,4 @@
-"""Which operations slots are made of: one of a GPU for each, or several of torch."""
+"""Chooses the operations of slots: GPU kernels, or equivalent torch operations."""
 
 from types import ModuleType
 from typing import Any
@@ -11,7 +11,7 @@ def operations(device: Any) -> ModuleType:
     if device.type != "cuda":
         return plain
     try:
-        from gape.language.gpu import kernels  # noqa: PLC0415  (Triton comes with torch for GPUs alone)
+        from gape.language.gpu import kernels  # noqa: PLC0415  (Triton comes only with torch for GPUs)
     except ImportError:
         return plain
     return kernels

@@ -1,4 +1,4 @@
-"""What `gape.language.gpu.kernels` computes, in operations of torch: for machines without Triton, and to test it by."""
+"""The operations of `gape.language.gpu.kernels` in torch, for machines without Triton and for its tests."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def attention(query: Any, keys: Any, values: Any, lengths: Any, scale: float) ->
 
 
 def add_and_norm(stream: Any, change: Any, weight: Any, eps: float) -> Any:
-    """Add a change to the stream, both (tokens, width), where it lies, and return the norm of the sum."""
+    """Add a change to the stream in place, both (tokens, width), and return the norm of the sum."""
     stream += change
     return torch.nn.functional.rms_norm(stream, weight.shape, weight, eps)
 
@@ -26,7 +26,7 @@ def gate(both: Any) -> Any:
 def rotate_and_keep(
     heads: Any, turning: int, cosines: Any, sines: Any, slots: Any, places: Any, keys: Any, values: Any
 ) -> None:
-    """Turn the first `turning` heads of each token by its angles, in place, and put keys and values into a cache.
+    """Rotate the first `turning` heads of each token by its angles, in place, and store keys and values in a cache.
 
     `heads` is (tokens, queries + keys + values, width) with as many values as keys, the angles (tokens, width), `slots`
     and `places` (tokens,), the cache two of (slots, heads, room, width).

@@ -1,19 +1,19 @@
-"""How the next token is drawn."""
+"""Sampling of the next token."""
 
 from dataclasses import dataclass
 from typing import Any
 
-RECENT = 64  # tokens, of the prompt too
-_BLOCKS = 192  # into which a vocabulary is cut to find its likeliest tokens
+RECENT = 64  # tokens, including those of the prompt
+_BLOCKS = 192  # number of blocks into which a vocabulary is cut to find its likeliest tokens
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """What is kept before the temperature.
+    """The tokens that are kept before the temperature is applied.
 
-    The `top_k` likeliest tokens (0: all), of these the `top_p` of the probability, and of these what has at least
-    `min_p` of the likeliest one's; all that after tokens among the last `RECENT` were made less likely by
-    `repeat_penalty`, which 1 leaves as they are.
+    First, tokens among the last `RECENT` are made less likely by `repeat_penalty`, where 1 means no change. Then the
+    `top_k` likeliest tokens are kept (0: all), of these the `top_p` of the probability mass, and of these the tokens
+    with at least `min_p` times the largest probability.
     """
 
     top_k: int
@@ -22,10 +22,10 @@ class Sampling:
     repeat_penalty: float = 1.0
 
     def __call__(self, torch: Any, logits: Any, temperatures: Any, draws: Any, recent: Any) -> tuple[Any, Any]:
-        """Return one token for every row, (n, 1): where its draw, uniform on [0, 1), falls among the probabilities.
+        """Return one token per row, (n, 1), by inverting the cumulative probabilities at its draw from [0, 1).
 
-        And whether its probabilities are numbers, (n,). `draws` is (n, 1), and `recent` has the last tokens of each,
-        (n, RECENT), with any of them repeated where there are fewer.
+        Also returned is whether the probabilities are finite, (n,). `draws` is (n, 1), and `recent` contains the last
+        tokens of each row, (n, RECENT), with repetitions if there are fewer.
         """
         if self.repeat_penalty != 1:
             seen = logits.gather(1, recent)
@@ -37,33 +37,33 @@ class Sampling:
         chances = values.softmax(1)
         out = (chances.cumsum(1) - chances >= self.top_p) | (chances < self.min_p * chances[:, :1])
         tempered = ((values - values[:, :1]) / temperatures[:, None]).masked_fill(out, -torch.inf).softmax(1)
-        # In the order of the vocabulary: that of equal or almost equal chances is a matter of rounding.
+        # In the order of the vocabulary, because the order of almost equal probabilities depends on rounding.
         tokens, order = tokens.sort(1)
         sums = tempered.gather(1, order).cumsum(1)
-        wanted = (1 - draws) * sums[:, -1:]  # above 0, so a token without a chance is never the first
-        place = torch.searchsorted(sums, wanted).clamp(max=kept - 1)  # beyond the last where there are no numbers
-        return tokens.gather(1, place), ~tempered[:, 0].isnan()
+        wanted = (1 - draws) * sums[:, -1:]  # above 0, so a token of probability 0 is never drawn
+        rank = torch.searchsorted(sums, wanted).clamp(max=kept - 1)  # beyond the last if they are not finite
+        return tokens.gather(1, rank), ~tempered[:, 0].isnan()
 
 
 def last_tokens(tokens: list[int]) -> list[int]:
-    """Return the last `RECENT` tokens, the first of them repeated where there are fewer."""
+    """Return the last `RECENT` tokens, with the first of them repeated if there are fewer."""
     last = tokens[-RECENT:]
     return [last[0]] * (RECENT - len(last)) + last
 
 
 def likeliest(logits: Any, kept: int) -> tuple[Any, Any]:
-    """Return the `kept` largest logits of each row, the largest first, and whose they are.
+    """Return the `kept` largest logits of each row, largest first, and their tokens.
 
-    They lie in the `kept` blocks of the vocabulary with the largest maxima, which are soon found: on a GPU that takes a
-    fraction of the time of looking for them among all.
+    They are in the `kept` blocks of the vocabulary with the largest maxima. On a GPU, searching these blocks takes a
+    fraction of the time of searching the whole vocabulary.
     """
     rows, vocabulary = logits.shape
     width = -(-vocabulary // _BLOCKS)
     if not logits.is_cuda or kept * 2 > _BLOCKS or width * _BLOCKS != vocabulary:
-        found: tuple[Any, Any] = logits.topk(kept)
-        return found
+        top: tuple[Any, Any] = logits.topk(kept)
+        return top
     blocks = logits.view(rows, _BLOCKS, width)
     best = blocks.amax(2).topk(kept).indices  # (n, kept)
     inner = blocks.gather(1, best[:, :, None].expand(-1, -1, width)).view(rows, -1)
-    values, places = inner.topk(kept)
-    return values, best.gather(1, places // width) * width + places % width
+    values, positions = inner.topk(kept)
+    return values, best.gather(1, positions // width) * width + positions % width

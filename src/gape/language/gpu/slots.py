@@ -1,9 +1,9 @@
-"""Many answers at once on a GPU: a fixed number of slots, each with its own answer, refilled as answers end.
+"""Decoding many answers at once on a GPU: a fixed number of slots with one answer each, refilled as answers end.
 
-On a GPU a step of a small model costs little beside what surrounds it: hundreds of launches, a word to the host after
-every token, rows that are done but still computed, a cache that is copied to grow. Here a step, sampling included, is
-recorded once and repeated; the host looks on every few steps, takes what is done, and gives its slot to the next
-request. The shape of a step never changes, so an answer does not depend on its company but for how its prompt was read.
+On a GPU a step of a small model costs little compared with its overhead: hundreds of launches, a transfer to the host
+after each token, rows that are done but still computed, a cache that is copied to grow. Here a step, including the
+sampling, is recorded once and replayed. Every few steps the host takes finished answers and gives their slots to the
+next requests. The shape of a step never changes, so an answer depends on the others only by how its prompt was read.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,12 +17,12 @@ from gape.language.gpu.llama import Llama, is_llama
 from gape.language.gpu.sampling import RECENT, Sampling, last_tokens
 from gape.language.row import Ends, Row
 
-_STRIDE = 8  # steps between two looks: an answer that ends waits for half of them on average
-_REFILLED = 16  # slots are given away when one in so many is free
-_READ = 2**16  # tokens of prompts that are read at once
-_STEP = 128  # room is had in such steps, so that slots serve many calls
-_PER_TOKEN = 16  # bytes of a slot beside the cache: the token and its random number
-_SHARE = 0.25  # of the memory that is free, for slots
+_STRIDE = 8  # steps between two checks of the host: a finished answer waits for half of them on average
+_REFILLED = 16  # slots are refilled when one in this many is free
+_READ = 2**16  # prompt tokens that are read at once
+_STEP = 128  # the room of a slot is rounded up to a multiple, so that slots serve many calls
+_PER_TOKEN = 16  # bytes per token of a slot beside the cache: the token and its random number
+_SHARE = 0.25  # share of the free memory that slots may use
 
 
 def is_plain(transformers: Any, model: Any, accepted: set[str]) -> bool:
@@ -33,9 +33,9 @@ def is_plain(transformers: Any, model: Any, accepted: set[str]) -> bool:
 
 
 def slots_that_fit(model: Any, wanted: int, room: int) -> int:
-    """Return how many slots to make: as many as are wanted, halved until they take a share of the memory that is free.
+    """Return the number of slots to create: the wanted number, halved until the slots fit into a share of free memory.
 
-    So other processes have room beside this one, and those that start together do not each count on all of it.
+    This leaves memory for other processes, and processes that start together do not each count on all of it.
     """
     if model.device.type != "cuda":
         return wanted
@@ -43,20 +43,20 @@ def slots_that_fit(model: Any, wanted: int, room: int) -> int:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     of_cache = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize
-    each = (of_cache + _PER_TOKEN) * (-(-room // _STEP) * _STEP)
+    per_slot = (of_cache + _PER_TOKEN) * (-(-room // _STEP) * _STEP)
     most = free_bytes(model.device) * _SHARE
-    while wanted > 1 and wanted * each > most:
+    while wanted > 1 and wanted * per_slot > most:
         wanted //= 2
     return wanted
 
 
 class Slots:
-    """`count` answers of up to `room` tokens each, prompts included, of which up to `longest` are written."""
+    """Writes up to `count` answers at once, with up to `room` tokens each, prompts included."""
 
     def __init__(
         self, torch: Any, transformers: Any, model: Any, sampling: Sampling, ends: Ends, count: int, room: int
     ) -> None:
-        """Take a plain model."""
+        """Use a plain model."""
         self._torch, self._model, self._sampling = torch, model, sampling
         self.count, self.room = count, -(-room // _STEP) * _STEP
         self._reader = (
@@ -73,19 +73,19 @@ class Slots:
         self._closing[sorted(ends.of_sentences)] = True
         self._enough = zeros(count)
         self._ids = zeros(count, 1)  # the token to be read next
-        self._place = zeros(count)  # where in the cache it goes
-        self._written = zeros(count)  # tokens
+        self._position = zeros(count)  # its position in the cache
+        self._written = zeros(count)  # number of tokens
         self._limit = zeros(count)
         self._going = zeros(count, dtype=torch.bool)
         self._finite = torch.ones(count, dtype=torch.bool, device=model.device)
-        self._recent = zeros(count, RECENT)  # the last tokens, the next one to be read included
+        self._recent = zeros(count, RECENT)  # the last tokens, including the next one to be read
         self._temperature = torch.ones(count, dtype=torch.double, device=model.device)
         self._draws = zeros(count, self.room, dtype=torch.double)
-        self._tokens = zeros(count, self.room + 1)  # the last column takes what slots write that are done
+        self._tokens = zeros(count, self.room + 1)  # the last column takes the tokens of finished slots
         self._repeat: Callable[[], None] | None = None
 
     def write(self, rows: Sequence[Row]) -> Iterator[Row]:
-        """Write the answers of all rows, yielding each soon after it is done."""
+        """Write the answers of all rows, yielding each shortly after it is done."""
         waiting = list(reversed(rows))
         held: dict[int, Row] = {}
         ended: list[Row] = []
@@ -96,13 +96,13 @@ class Slots:
                 held |= self._fill(free, waiting)
             for _ in range(_STRIDE):
                 self._step()
-            yield from _done(ended)  # whoever takes these works while the GPU does
+            yield from _done(ended)  # the caller handles these while the GPU works
             going = self._going.tolist()
             ended = self._take([slot for slot in held if not going[slot]], held)
         yield from _done(ended)
 
     def _take(self, ended: list[int], held: dict[int, Row]) -> list[Row]:
-        """Read what the slots that are done have written, and free them."""
+        """Read the answers of finished slots, and free the slots."""
         if not ended:
             return []
         torch = self._torch
@@ -112,12 +112,12 @@ class Slots:
         lengths = self._written[chosen].tolist()
         tokens = self._tokens[chosen, : max(lengths)].cpu().numpy()
         rows = [held.pop(slot) for slot in ended]
-        for row, length, each in zip(rows, lengths, tokens, strict=True):
-            row.tokens = each[:length].tolist()
+        for row, length, written in zip(rows, lengths, tokens, strict=True):
+            row.tokens = written[:length].tolist()
         return rows
 
     def _fill(self, free: list[int], waiting: list[Row]) -> dict[int, Row]:
-        """Give free slots to waiting rows, and read their prompts but for the last token, which a step reads."""
+        """Give free slots to waiting rows, and read their prompts except the last token, which a step reads."""
         torch, device = self._torch, self._model.device
         rows = [waiting.pop() for _ in range(min(len(free), len(waiting)))]
         slots = torch.tensor(free[: len(rows)], device=device)
@@ -126,7 +126,7 @@ class Slots:
             to[slots] = torch.tensor(values, dtype=to.dtype).to(device)
 
         put(self._ids, [[row.prompt[-1]] for row in rows])
-        put(self._place, [len(row.prompt) - 1 for row in rows])
+        put(self._position, [len(row.prompt) - 1 for row in rows])
         put(self._written, [0] * len(rows))
         put(self._recent, [last_tokens(row.prompt) for row in rows])
         put(self._limit, [row.limit for row in rows])
@@ -146,7 +146,7 @@ class Slots:
         return dict(zip(free, rows, strict=False))
 
     def _read(self, prompts: list[list[int]], slots: Any, width: int) -> None:
-        """Read prompts into their slots. They are padded behind, where no token of theirs looks."""
+        """Read prompts into their slots. They are padded on the right, where none of their tokens attends."""
         torch, device = self._torch, self._model.device
         padded = np.zeros((len(prompts), width), dtype=np.int64)
         for line, prompt in zip(padded, prompts, strict=True):
@@ -154,16 +154,16 @@ class Slots:
         self._reader.read(torch.from_numpy(padded).to(device), slots)
 
     def _step(self) -> None:
-        """Read one token and write the next in every slot, as recorded where it can be."""
+        """Read one token and write the next in each slot, from a recording if possible."""
         if self._repeat is None:
-            self._advance()  # warms everything up, and is a step
+            self._advance()  # the warm-up is a step too
             self._repeat = record(self._torch, self._advance) if self._ids.is_cuda else self._advance
         else:
             self._repeat()
 
     def _advance(self) -> None:
         torch, going = self._torch, self._going
-        logits = self._reader.step(self._ids, self._place, torch.where(going, self._place + 1, 1))
+        logits = self._reader.step(self._ids, self._position, torch.where(going, self._position + 1, 1))
         draws = self._draws.gather(1, self._written[:, None].clamp(max=self.room - 1))
         tokens, finite = self._sampling(torch, logits, self._temperature, draws, self._recent)
         self._finite &= finite | ~going
@@ -171,27 +171,27 @@ class Slots:
         self._tokens.scatter_(1, column[:, None], tokens)
         self._ids.copy_(torch.where(going[:, None], tokens, self._ids))
         self._recent.copy_(torch.cat([self._recent[:, 1:], tokens], dim=1))
-        self._place += going
+        self._position += going
         self._written += going
-        said = self._closing[tokens[:, 0]] & (self._written >= self._enough)
-        self._going &= ~torch.isin(tokens[:, 0], self._ends) & ~said & (self._written < self._limit)
+        complete = self._closing[tokens[:, 0]] & (self._written >= self._enough)
+        self._going &= ~torch.isin(tokens[:, 0], self._ends) & ~complete & (self._written < self._limit)
 
 
 def _done(rows: list[Row]) -> Iterator[Row]:
-    """Give rows away; only what has been given away is done, should memory run short meanwhile."""
+    """Yield rows, and mark only yielded ones as done, in case memory runs short in between."""
     for row in rows:
         row.done = True
         yield row
 
 
 def record(torch: Any, step: Callable[[], None]) -> Callable[[], None]:
-    """Record a step as a CUDA graph and return what repeats it; the step itself for what cannot be recorded."""
+    """Record a step as a CUDA graph and return its replay, or the step itself if it cannot be recorded."""
     graph = torch.cuda.CUDAGraph()
     try:
-        # Other threads, which embed texts meanwhile, may ask the device for memory.
+        # Other threads, which embed texts at the same time, may allocate memory on the device.
         with torch.inference_mode(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
             step()
-    except RuntimeError as error:  # it asks the GPU for a value on the way, and would have to wait for it
+    except RuntimeError as error:  # the step needs a value from the GPU and would have to wait for it
         if is_full(error):
             raise
         torch.cuda.synchronize()
