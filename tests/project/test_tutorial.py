@@ -75,6 +75,7 @@ def shape(output: str) -> list[str]:
             prose.append(line)
     words = re.sub(r"for instance: .*?(?= Privacy |$)", "for instance:", " ".join(" ".join(prose).split()))
     words = re.sub(r"(?<=ledger )[0-9a-f]{12}", "#", words)
+    words = re.sub(r"(?<= versions )gape .*?(?= spent )", "gape", words)  # with what this process has loaded
     words = re.sub(r"\b\d[\d,.e-]*(?<![,.])", "#", words)
     words = re.sub(r"#(, #)+", "#", words)
     words = re.sub(r"\b(samples|texts)\b", lambda match: match[1][:-1], words)
