@@ -97,6 +97,14 @@ def test_shares_are_as_sure_as_they_say() -> None:
     assert 52 <= hits < 60  # two standard deviations are 57 of 60
 
 
+def test_repeated_candidates_make_no_empty_regions_and_two_pages_agree() -> None:
+    points = np.repeat(np.eye(3, dtype=np.float32), 40, axis=0)
+    voted = Voted(points, ["x"] * 120, np.full(120, 50), 1.0)
+    first, second = (find_regions(voted, points, ["x"] * 120, SIGMA, seed=0) for _ in range(2))
+    assert [region.samples for region in first.clusters] == [pytest.approx(1 / 3)] * 3
+    assert first == second
+
+
 def test_nothing_is_said_of_regions_where_noise_hides_all_votes() -> None:
     points, own = clusters((50, 50))
     votes = noisy(np.zeros(len(own), dtype=np.int64), seed=3)

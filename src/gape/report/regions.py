@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.cluster.vq import kmeans2, vq
 
-from gape._support.clustering import assign, k_means
 from gape._support.geometry import distances
 from gape.core.types import Floats, Indices, NoisyVotes, Points
 
 _FEWEST, _MOST = 2, 12  # regions
 _SAMPLES_PER_REGION = 8
+_LLOYD = 25  # steps of k-means
 _WORDS = 3  # that describe a region
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _COMMON = 0.2  # words in more than this share of all texts describe nothing
@@ -74,9 +76,9 @@ def find_regions(
     if total <= _DEVIATIONS * sigma * math.sqrt(len(voted.votes)):
         return Regions((), len(voted.votes), voted.share)
     k = min(max(_FEWEST, len(samples) // _SAMPLES_PER_REGION), _MOST)
-    centres = k_means(voted.points, k, np.random.default_rng([seed, *b"regions"]))
-    of_candidate, of_sample = assign(voted.points, centres)[0], assign(samples, centres)[0]
-    real = None if private is None else np.bincount(assign(private, centres)[0], minlength=len(centres)) / len(private)
+    centres = _centres(voted.points, k, np.random.default_rng([seed, *b"regions"]))
+    of_candidate, of_sample = vq(voted.points, centres)[0], vq(samples, centres)[0]
+    real = None if private is None else np.bincount(vq(private, centres)[0], minlength=len(centres)) / len(private)
     words = _distinctive(voted.texts, of_candidate, len(centres))
     variance_of_all, clusters = _variance(voted.votes, sigma, voted.share), []
     for index, centre in enumerate(centres):
@@ -95,6 +97,16 @@ def find_regions(
         )
     clusters.sort(key=lambda region: region.samples - region.votes)
     return Regions(tuple(clusters), len(of_candidate), voted.share)
+
+
+def _centres(points: Points, k: int, rng: np.random.Generator) -> Floats:
+    """Return at most k centres of k-means, each the nearest of some point."""
+    k = min(k, len(np.unique(points, axis=0)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a cluster without points, which is dropped
+        centres, _ = kmeans2(points.astype(np.float64), k, iter=_LLOYD, minit="++", rng=rng)
+    kept: Floats = centres[np.unique(vq(points, centres)[0])]
+    return kept
 
 
 def _variance(votes: NoisyVotes, sigma: float, share: float) -> float:
