@@ -67,6 +67,22 @@ class TestInterruption:
         with pytest.raises(RunError, match=r"ended with code -9 .*use fewer jobs"):
             run_grid(tmp_path / "c", jobs=2, build=Dying(os.getpid()))
 
+    def test_a_worker_that_cannot_begin_is_noticed(self, tmp_path: Path) -> None:
+        """Its job, many texts, fits into no pipe; one who waits for it to be read would wait for ever."""
+        script = tmp_path / "script.py"
+        script.write_text(
+            "from pathlib import Path\n"
+            "from evaluation.compare.grids import CorpusBuilder, run_grid\n"
+            "build = CorpusBuilder(tuple(f'text {i} ' * 50 for i in range(10_000)))\n"
+            f"run_grid(Path({str(tmp_path / 'out')!r}), jobs=2, build=build)\n"  # in the workers too, which may not
+        )
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        command = [sys.executable, str(script)]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        assert ended.returncode == 1
+        assert "RunError: a worker process ended with code 1 in the cell" in ended.stderr
+        assert "which its own message explains; fix that and run the same again" in ended.stderr
+
     @pytest.mark.parametrize(("workers", "shares"), [(1, [1]), (2, [1, 1]), (3, [2, 1]), (5, [3, 2]), (8, [4, 4])])
     def test_the_model_answers_half_of_the_workers_while_the_others_compute(
         self, workers: int, shares: list[int]

@@ -111,9 +111,8 @@ class _Desk:
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """What a worker is started with."""
+    """What a worker is told before its first cell."""
 
-    points: SharedPoints
     known: Known
     grid: Grid
     study: Study
@@ -136,11 +135,16 @@ def _workers(jobs: int, points: SharedPoints, grid: Grid, study: Study, parts: P
     try:
         for _ in range(jobs):
             here, there = context.Pipe()
-            job = _Job(points, parts.known, grid, study, parts.build, model)
-            process = context.Process(target=_work, args=(there, job), daemon=True)
+            # A worker that ends before it has read its arguments leaves them in a pipe that nobody empties: few enough
+            # fit into it, more would block here for ever.
+            process = context.Process(target=_work, args=(there, points), daemon=True)
             process.start()
             there.close()  # so that the end of the worker is the end of the connection
             workers.append(_Worker(process, here))
+        job = _Job(parts.known, grid, study, parts.build, model)
+        for worker in workers:
+            with suppress(ConnectionError):  # of a worker that has ended, which is noticed when it is listened to
+                worker.connection.send(job)
         yield workers
         for worker in workers:
             worker.connection.send(None)
@@ -236,7 +240,8 @@ class _Office:
     def _give(self, connection: Connection, waiting: deque[Cell]) -> None:
         if waiting:
             self._busy[connection] = waiting.popleft()
-            connection.send(self._busy[connection])
+            with suppress(ConnectionError):  # as above
+                connection.send(self._busy[connection])
 
     def _heard(self, connection: Connection) -> tuple[str, Any]:
         try:
@@ -244,9 +249,13 @@ class _Office:
         except (EOFError, ConnectionError):
             process = self._workers[connection].process
             process.join(_PATIENCE)
+            killed = process.exitcode is None or process.exitcode < 0
+            remedy = (
+                "perhaps for want of memory; use fewer jobs" if killed else "which its own message explains; fix that"
+            )
             raise RunError(
-                f"a worker process ended with code {process.exitcode} in the cell {self._busy[connection]}, perhaps "
-                "for want of memory; use fewer jobs and go on: finished cells are kept"
+                f"a worker process ended with code {process.exitcode} in the cell {self._busy[connection]}, {remedy} "
+                "and run the same again: finished cells are kept"
             ) from None
         if kind == "failed":
             raise content
@@ -264,16 +273,16 @@ class _Office:
             connection.send(found)
 
 
-def _work(parent: Connection, job: _Job) -> None:
+def _work(parent: Connection, points: SharedPoints) -> None:
     """Run the cells that the parent gives, one after the other, on one core."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's to handle
     _end_with_parent()
     use_at_most(1)
-    model = None if job.model is None else RemoteModel(parent, job.model[0], can_continue=job.model[1])
     with threadpool_limits(1), suppress(EOFError, ConnectionError):
         try:
-            private = job.points.read()
-            desk = _Desk(private, job.known, job.grid, job.study, job.build, (model, RemoteEmbedder(parent)))
+            job: _Job = parent.recv()
+            model = None if job.model is None else RemoteModel(parent, job.model[0], can_continue=job.model[1])
+            desk = _Desk(points.read(), job.known, job.grid, job.study, job.build, (model, RemoteEmbedder(parent)))
             while (cell := parent.recv()) is not None:
                 parent.send(("done", desk.run(cell, lambda turn: parent.send(("round", turn)))))
         except GapeError as error:
