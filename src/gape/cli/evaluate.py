@@ -52,7 +52,7 @@ def evaluate(
         bool | None, typer.Option("--private-text-may-leave", help="Its owner agrees that private text is sent there.")
     ] = None,
 ) -> None:
-    """Score synthetic texts by the private records: NOT differentially private, for those who may see these.
+    """Score synthetic records against private ones. NOT differentially private: for those who may see the private data.
 
     How much of the private data the texts reach, what they are like as texts, and whether they repeat records. Give
     records held out from the run to score by: those that voted are nearer to what they chose.

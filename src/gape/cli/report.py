@@ -28,7 +28,7 @@ def report(
     ] = None,
     text: Annotated[str | None, typer.Option(help="Column of the texts in --private.")] = None,
 ) -> None:
-    """Draw a run as one page of HTML: guarantee, signal and noise, map, thin regions, every sample with its lineage.
+    """Write an HTML report of a run: guarantee, signal and noise, map, coverage by region, and every sample's lineage.
 
     The page stands alone, asks nothing of any network, and holds synthetic data, noisy votes and public settings, so it
     may be published with the run. With --internal it shows private points as well, and may not.

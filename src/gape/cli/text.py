@@ -34,7 +34,7 @@ _SHOWN_TEXTS, _SHOWN_CHARACTERS, _SHOWN_TOPICS = 3, 300, 12
 @errors_in_one_line()
 @takes_settings
 def plan(settings: Settings) -> None:
-    """Say what a run would do: noise against votes, calls, tokens, cost and time. Spends and sends nothing.
+    """Show what a run would do: noise, votes, model calls, tokens, cost and time. Spends and sends nothing.
 
     Takes the flags of `gape run`.
     """
@@ -57,10 +57,10 @@ def run(
     settings: Settings,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default runs/ and the name of DATA.")] = None,
 ) -> None:
-    """Make synthetic texts from private ones, under a differential privacy guarantee.
+    """Make synthetic records from private ones, under a differential privacy guarantee.
 
-    Private texts stay on this machine, or with the workers of --engine, and vote for what a generator has written. A
-    run that is stopped goes on by `gape resume`. See `gape plan` for what to expect.
+    Private records stay on this machine, or with the workers of --engine, and vote for what a generator has written. A
+    stopped run is resumed by `gape resume`. `gape plan` shows what to expect.
     """
     folder = out or Path("runs") / (Path(settings.data).name.partition(".")[0] or "run")
     _fetch_models(settings)
