@@ -354,7 +354,7 @@ def test_more_votes_than_accounted_for_are_found_by_the_audit(votes_per_unit: in
     claim = plan(votes_per_unit=votes_per_unit, neighbours=neighbours, rounds=1)
     found = attacked(claim, make=EveryRecordSpeaks)
     assert failed(found) == {"votes"}
-    assert f"accounted are {claim.release.unit_shifts} counts by 1" in found.checks[1].finding
+    assert f"the accounting assumes {claim.release.unit_shifts} counts by 1" in found.checks[1].finding
     with planted(voting_electorate._Units, "speakers", all_speak):
         assert failed(attacked(claim)) == {"votes"}
 
