@@ -128,7 +128,7 @@ def test_the_real_release_step_stands_up_to_the_attack(
     found = attacked(plan_of(neighbours, votes_per_unit, votes_per_record), 4_000)
     assert found.passed, found
     assert found.trials >= 4_000
-    assert 0 < found.bounds.any_mechanism < 4
+    assert 0 <= found.bounds.any_mechanism < 4  # which so few trials may leave at zero; the next one is the sharp one
     assert 4 / 2.5 < found.bounds.gaussian < 4
     assert "can refute a claim, never prove it" in found.text()
 
