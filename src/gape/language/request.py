@@ -51,3 +51,8 @@ class LanguageModel(Protocol):
 def burst_of(model: LanguageModel) -> int:
     """Return how many answers a model writes so quickly and cheaply that they may be stored together; usually one."""
     return int(getattr(model, "burst", 1))
+
+
+def are_answered_together(model: LanguageModel | None) -> bool:
+    """Return whether several threads may ask a model at once, and it writes the answers of all of them side by side."""
+    return bool(getattr(model, "concurrent", False))

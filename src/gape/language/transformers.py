@@ -15,12 +15,12 @@ from gape.core.errors import InputError, in_one_line
 from gape.language.gpu.decoding import Batch
 from gape.language.gpu.sampling import Sampling
 from gape.language.gpu.slots import Slots, is_plain, slots_that_fit
+from gape.language.gpu.writer import Writer
 from gape.language.request import Completion, Request
 from gape.language.row import Ends, Row, ends_sentence
 
 # A CPU gains little from more. An H200 writes as fast with 2,048 slots as with 4,096, in half the memory.
 _BATCHES = {"cpu": 32, "cuda": 2048}
-_SIZES = (64, 256, 1024)  # numbers of slots for fewer requests than the batch size
 _BURST = 64  # answers that a GPU writes in milliseconds
 _CACHED = 2**12  # prompts in their template, and decoded tokens
 _SAMPLED = 1024  # values of each tensor by which models are told apart
@@ -101,7 +101,7 @@ class TransformersModel:
         accepted = set(inspect.signature(self._model.forward).parameters)
         self._side_by_side = Batch(torch, transformers, self._model, accepted, self._sampling)
         self._in_slots = kind == "cuda" and is_plain(transformers, self._model, accepted)
-        self._slots: dict[int, Slots] = {}  # by their number
+        self._writer = Writer(self._make_slots, self._batch)
         self._context = getattr(self._model.config.get_text_config(), "max_position_embeddings", None) or np.inf
         ends = self._model.generation_config.eos_token_id
         vocabulary = self._tokenizer.get_vocab().items()
@@ -122,22 +122,30 @@ class TransformersModel:
         """Number of answers that may be stored together, see `burst_of`."""
         return _BURST if self._in_slots else 1
 
+    @property
+    def concurrent(self) -> bool:
+        """Whether several threads may ask at once, and answers of all are then written side by side."""
+        return self._in_slots
+
     def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
         """Answer the requests, yielding each when it is done. Those that do not fit into the context are left out."""
         # Similar requests are batched together. The longest come first, so that a lack of memory shows at once.
         rows = sorted(self._rows(requests), key=lambda row: (row.limit, len(row.prompt)), reverse=True)
+        try:
+            for row in self._writer.write(rows) if self._in_slots else self._in_batches(rows):
+                yield row.index, self._read(row)
+        except FloatingPointError as error:
+            raise InputError(
+                f"{self._name} computes values that are not finite; load it in bfloat16 or float32"
+            ) from error
+
+    def _in_batches(self, rows: list[Row]) -> Iterator[Row]:
         pressure = Pressure(self._batch, "an answer of the model")
         while rows:
             try:
-                for row in self._write(rows, pressure.batch):
-                    yield row.index, self._read(row)
+                yield from self._side_by_side.write(rows[: pressure.batch], self._ends)
             except RuntimeError as error:
-                self._slots.clear()
                 pressure.relieve(error, len(rows))
-            except FloatingPointError as error:
-                raise InputError(
-                    f"{self._name} computes values that are not finite; load it in bfloat16 or float32"
-                ) from error
             rows = [row for row in rows if not row.done]
 
     def _rows(self, requests: Sequence[Request]) -> Iterator[Row]:
@@ -177,22 +185,10 @@ class TransformersModel:
         text: str = self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
-    def _write(self, rows: list[Row], batch: int) -> Iterator[Row]:
-        """Write the answers of the next rows: of all of them with slots, otherwise of one batch."""
-        if not self._in_slots:
-            yield from self._side_by_side.write(rows[:batch], self._ends)
-            return
-        wanted = next((size for size in _SIZES if len(rows) <= size < batch), batch)
-        room = max(len(row.prompt) + row.limit for row in rows)
-        near = [size for size in self._slots if wanted <= 2 * size <= 2 * wanted]
-        count = max((size for size in near if self._slots[size].room >= room), default=0)
-        if not count:
-            for size in near:
-                del self._slots[size]  # first, because its memory is needed
-            count = slots_that_fit(self._model, wanted, room)
-            parts = (self._torch, self._transformers, self._model, self._sampling, self._ends)
-            self._slots[count] = Slots(*parts, count, room)
-        yield from self._slots[count].write(rows)
+    def _make_slots(self, wanted: int, room: int) -> Slots:
+        """Make slots of `room` tokens: as many as wanted, or as fit into the memory."""
+        count = slots_that_fit(self._model, wanted, room)
+        return Slots(self._torch, self._transformers, self._model, self._sampling, self._ends, count, room)
 
 
 def weights_digest(model: Any, also: str = "") -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gape.core.errors import InputError
+from gape.language.gpu import slots as slots_module
 from gape.language.gpu.sampling import Sampling, likeliest
 from gape.language.gpu.slots import Slots, is_plain
 from gape.language.request import Request
@@ -31,6 +32,23 @@ def slotted(batch: int) -> TransformersModel:
 def test_answers_are_those_of_batches(batch: int) -> None:
     assert answers(*MIXED, by=slotted(batch)) == answers(*MIXED)
     assert answers(*MIXED[::-1], by=slotted(batch)) == answers(*MIXED[::-1])  # in slots that were used before
+
+
+def test_answers_that_move_to_the_front_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = slotted(3)
+    prompts = [tokens(text) for text in ("Once upon a time", "The sun", "Lily", "A big red ball", "Tim had")]
+
+    def written(fewest: int) -> tuple[list[list[int]], set[int]]:
+        monkeypatch.setattr(slots_module, "_FEWEST", fewest)
+        rows = [Row(i, Request("", seed=i), prompt, 5 + 12 * i) for i, prompt in enumerate(prompts)]  # the longest last
+        parts = (own._torch, own._transformers, own._model, Sampling(50, 1.0, 0.0), ENDLESS)
+        slots = Slots(*parts, count=5, room=96)
+        assert len(list(slots.write(rows))) == len(rows)
+        return [row.tokens for row in rows], set(slots._steps)
+
+    whole, sizes = written(fewest=5)
+    assert sizes == {5}
+    assert written(fewest=1) == (whole, {5, 2, 1})
 
 
 def test_the_small_model_has_heads_that_share_keys() -> None:
@@ -94,11 +112,13 @@ def test_slots_are_kept_between_calls_and_made_anew_for_longer_ones() -> None:
     own = TransformersModel(FOLDER, device="cpu", batch=2)
     own._in_slots = True
     answers(*MIXED, by=own)
-    (first,) = own._slots.values()
+    first = own._writer.slots
+    assert first is not None
     answers(*MIXED, by=own)
-    assert own._slots == {2: first}
+    assert own._writer.slots is first
     answers(Request("Tim", max_tokens=first.room), by=own)
-    assert own._slots[2].room > first.room
+    assert own._writer.slots is not None
+    assert own._writer.slots.room > first.room
 
 
 def test_too_many_slots_for_the_memory_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,16 +126,17 @@ def test_too_many_slots_for_the_memory_are_halved(monkeypatch: pytest.MonkeyPatc
     own._in_slots = True
     whole, steps = Slots._advance, 0
 
-    def short_of_memory(slots: Slots) -> None:
+    def short_of_memory(slots: Slots, front: int) -> None:
         nonlocal steps
         steps += 1
         if slots.count > 4 and steps > 20:  # some answers are done by then
             raise own._torch.OutOfMemoryError("there is no more")
-        whole(slots)
+        whole(slots, front)
 
     monkeypatch.setattr(Slots, "_advance", short_of_memory)
     assert answers(*MIXED, by=own) == answers(*MIXED)
-    assert max(own._slots) <= 4
+    assert own._writer.slots is not None
+    assert own._writer.slots.count <= 4
 
 
 def test_values_that_are_no_numbers_are_refused() -> None:

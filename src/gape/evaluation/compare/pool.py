@@ -25,7 +25,7 @@ from gape.core.types import Points
 from gape.evaluation.compare.cell import Known, Result, Split, run_cell
 from gape.evaluation.compare.grid import Builder, Cell, Grid, Study
 from gape.evaluation.compare.shared import RemoteEmbedder, RemoteModel, SharedPoints
-from gape.language.request import Completion, LanguageModel, Request
+from gape.language.request import Completion, LanguageModel, Request, are_answered_together
 
 _PATIENCE = 5.0  # seconds for a process to end by itself
 _ENOUGH = 8192  # requests: twice what a GPU answers at a time
@@ -185,6 +185,13 @@ class _Office:
             self._complete(asked)
         desk.join()
 
+    def _answer(self, connection: Connection, requests: list[Request]) -> None:
+        """Have the model answer one worker, while other threads ask it for others."""
+        try:
+            connection.send(list(cast(LanguageModel, self._parts.model).complete(requests)))
+        except BaseException as error:  # noqa: BLE001  (raised by the thread that waits)
+            self._asked.put(error)
+
     def _waiting(self) -> dict[Connection, list[Request]] | None:
         """Wait until somebody asks the model, which answers many as fast as few; None when all cells are done.
 
@@ -234,7 +241,9 @@ class _Office:
                     self._told(self._busy[connection], content)
                 elif kind == "embed":
                     connection.send(self._parts.embedder.embed(content))
-                else:  # complete
+                elif are_answered_together(self._parts.model):
+                    threading.Thread(target=self._answer, args=(connection, content), daemon=True).start()
+                else:
                     self._asked.put((connection, content))
 
     def _give(self, connection: Connection, waiting: deque[Cell]) -> None:

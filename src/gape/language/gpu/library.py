@@ -23,11 +23,18 @@ class Library:
         self._forward(ids, places, places.new_full((len(ids),), ids.shape[1]))
         self._layers.slots = None
 
-    def step(self, ids: Any, places: Any, lengths: Any) -> Any:
-        """Read one token per slot, (count, 1), at its position, and return the next logits, (count, vocabulary).
+    def move(self, slots: Any, to: Any) -> None:
+        """Copy what slots, (n,), have read to other slots, (n,)."""
+        with self._torch.inference_mode():
+            for layer in self._cache.layers:
+                layer.keys[to] = layer.keys[slots]
+                layer.values[to] = layer.values[slots]
 
-        `lengths` is the number of tokens of each slot that count, including this one; `places` and `lengths` are
-        (count,).
+    def step(self, ids: Any, places: Any, lengths: Any) -> Any:
+        """Read one token in each of the first slots, (n, 1), and return the next logits, (n, vocabulary).
+
+        `places` is the position of the token, and `lengths` the number of tokens of each slot that count, including
+        this one; both are (n,).
         """
         self._layers.place = places
         return self._forward(ids, places[:, None], lengths)
@@ -109,9 +116,10 @@ def _fixed_cache(torch: Any, transformers: Any, model: Any, count: int, room: in
                 self.keys[where.slots, :, :width] = key_states
                 self.values[where.slots, :, :width] = value_states
                 return key_states, value_states
-            self.keys[self._all, :, where.place] = key_states[:, :, 0]
-            self.values[self._all, :, where.place] = value_states[:, :, 0]
-            return self.keys, self.values
+            first = self._all[: len(key_states)]
+            self.keys[first, :, where.place] = key_states[:, :, 0]
+            self.values[first, :, where.place] = value_states[:, :, 0]
+            return self.keys[: len(first)], self.values[: len(first)]
 
         def get_seq_length(self) -> int:
             return 0

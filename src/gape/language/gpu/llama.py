@@ -81,20 +81,28 @@ class Llama:
         with torch.inference_mode():
             self._through(ids, places, slots.repeat_interleave(tokens), attend)
 
-    def step(self, ids: Any, places: Any, lengths: Any) -> Any:
-        """Read one token per slot, (count, 1), at its position, and return the next logits, (count, vocabulary).
+    def move(self, slots: Any, to: Any) -> None:
+        """Copy what slots, (n,), have read to other slots, (n,)."""
+        with self._torch.inference_mode():
+            for layer in self._layers:
+                layer.keys[to] = layer.keys[slots]
+                layer.values[to] = layer.values[slots]
 
-        `lengths` is the number of tokens of each slot that count, including this one; `places` and `lengths` are
-        (count,).
+    def step(self, ids: Any, places: Any, lengths: Any) -> Any:
+        """Read one token in each of the first slots, (n, 1), and return the next logits, (n, vocabulary).
+
+        `places` is the position of the token, and `lengths` the number of tokens of each slot that count, including
+        this one; both are (n,).
         """
         shared = self._heads // self._shared
 
         def attend(heads: Any, layer: _Layer) -> Any:
             query = heads[:, : self._heads].view(len(ids), self._shared, shared, self._width)
-            return self._operations.attention(query, layer.keys, layer.values, lengths, self._width**-0.5)
+            keys, values = layer.keys[: len(ids)], layer.values[: len(ids)]
+            return self._operations.attention(query, keys, values, lengths, self._width**-0.5)
 
         with self._torch.inference_mode():
-            return self._model.lm_head(self._through(ids, places[:, None], self._all, attend))
+            return self._model.lm_head(self._through(ids, places[:, None], self._all[: len(ids)], attend))
 
     def _through(self, ids: Any, places: Any, slots: Any, attend: Any) -> Any:
         """Return the output of the last norm for tokens, (tokens, width), with the given attention."""

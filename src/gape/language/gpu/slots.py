@@ -3,10 +3,11 @@
 On a GPU a step of a small model costs little compared with its overhead: hundreds of launches, a transfer to the host
 after each token, rows that are done but still computed, a cache that is copied to grow. Here a step, including the
 sampling, is recorded once and replayed. Every few steps the host takes finished answers and gives their slots to the
-next requests. The shape of a step never changes, so an answer depends on the others only by how its prompt was read.
+next requests. When fewer answers are left, they move to the front, and steps compute only that part of the slots.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from gape.language.row import Ends, Row
 
 _STRIDE = 8  # steps between two checks of the host: a finished answer waits for half of them on average
 _REFILLED = 16  # slots are refilled when one in this many is free
+_FEWEST = 32  # slots below which a step does not become faster
 _READ = 2**16  # prompt tokens that are read at once
 _STEP = 128  # the room of a slot is rounded up to a multiple, so that slots serve many calls
 _PER_TOKEN = 16  # bytes per token of a slot beside the cache: the token and its random number
@@ -48,6 +50,11 @@ def slots_that_fit(model: Any, wanted: int, room: int) -> int:
     while wanted > 1 and wanted * per_slot > most:
         wanted //= 2
     return wanted
+
+
+def no_more(free: int) -> list[Row]:  # noqa: ARG001  (the signature of what has more)
+    """Return no further rows."""
+    return []
 
 
 class Slots:
@@ -82,24 +89,61 @@ class Slots:
         self._temperature = torch.ones(count, dtype=torch.double, device=model.device)
         self._draws = zeros(count, self.room, dtype=torch.double)
         self._tokens = zeros(count, self.room + 1)  # the last column takes the tokens of finished slots
-        self._repeat: Callable[[], None] | None = None
+        self._sizes = [count]  # numbers of slots that a step can compute, from the front
+        while self._sizes[-1] >= 2 * _FEWEST:
+            self._sizes.append(self._sizes[-1] // 2)
+        self._steps: dict[int, Callable[[], None]] = {}  # by the number of slots
 
-    def write(self, rows: Sequence[Row]) -> Iterator[Row]:
-        """Write the answers of all rows, yielding each shortly after it is done."""
+    def write(self, rows: Sequence[Row], more: Callable[[int], Sequence[Row]] = no_more) -> Iterator[Row]:
+        """Write the answers of all rows, yielding each shortly after it is done.
+
+        Whenever slots are free, `more` is called with their number and may return further rows. Rows that are marked
+        as done from outside lose their slots.
+        """
         waiting = list(reversed(rows))
         held: dict[int, Row] = {}
         ended: list[Row] = []
         self._going.zero_()
-        while waiting or held:
+        while True:
+            if (room_for := self.count - len(held) - len(waiting)) > 0:
+                waiting[:0] = reversed(more(room_for))
+            if not waiting and not held:
+                break
             free = [slot for slot in range(self.count) if slot not in held]
             if waiting and (len(free) * _REFILLED >= self.count):
                 held |= self._fill(free, waiting)
+            front = self._front(held)
             for _ in range(_STRIDE):
-                self._step()
+                self._step(front)
             yield from _done(ended)  # the caller handles these while the GPU works
-            going = self._going.tolist()
-            ended = self._take([slot for slot in held if not going[slot]], held)
+            going = self._going[:front].tolist()
+            ended = self._take([slot for slot, row in held.items() if row.done or not going[slot]], held)
         yield from _done(ended)
+
+    def _front(self, held: dict[int, Row]) -> int:
+        """Return how many slots a step must compute, after moving answers to the front if that makes it fewer."""
+        size = self._size(len(held))
+        if size < self._size(max(held) + 1):
+            behind = [slot for slot in held if slot >= size]
+            free = [slot for slot in range(size) if slot not in held][: len(behind)]
+            self._move(behind, free)
+            held |= {to: held.pop(slot) for slot, to in zip(behind, free, strict=True)}
+        return self._size(max(held) + 1)
+
+    def _size(self, needed: int) -> int:
+        return min(size for size in self._sizes if size >= needed)
+
+    def _move(self, slots: list[int], to: list[int]) -> None:
+        """Move answers to other slots."""
+        torch, device = self._torch, self._model.device
+        behind, free = torch.tensor(slots, device=device), torch.tensor(to, device=device)
+        for state in (
+            self._ids, self._position, self._written, self._recent, self._limit, self._enough, self._going,
+            self._temperature, self._draws, self._tokens,
+        ):  # fmt: skip
+            state[free] = state[behind]
+        self._going[behind] = False
+        self._reader.move(behind, free)
 
     def _take(self, ended: list[int], held: dict[int, Row]) -> list[Row]:
         """Read the answers of finished slots, and free the slots."""
@@ -109,6 +153,7 @@ class Slots:
         if not self._finite.all():
             raise FloatingPointError
         chosen = torch.tensor(ended, device=self._model.device)
+        self._going[chosen] = False  # of rows that are no longer wanted
         lengths = self._written[chosen].tolist()
         tokens = self._tokens[chosen, : max(lengths)].cpu().numpy()
         rows = [held.pop(slot) for slot in ended]
@@ -153,28 +198,33 @@ class Slots:
             line[: len(prompt)] = prompt
         self._reader.read(torch.from_numpy(padded).to(device), slots)
 
-    def _step(self) -> None:
-        """Read one token and write the next in each slot, from a recording if possible."""
-        if self._repeat is None:
-            self._advance()  # the warm-up is a step too
-            self._repeat = record(self._torch, self._advance) if self._ids.is_cuda else self._advance
+    def _step(self, front: int) -> None:
+        """Read one token and write the next in each of the first slots, from a recording if possible."""
+        if front not in self._steps:
+            self._advance(front)  # the warm-up is a step too
+            advance = partial(self._advance, front)
+            self._steps[front] = record(self._torch, advance) if self._ids.is_cuda else advance
         else:
-            self._repeat()
+            self._steps[front]()
 
-    def _advance(self) -> None:
-        torch, going = self._torch, self._going
-        logits = self._reader.step(self._ids, self._position, torch.where(going, self._position + 1, 1))
-        draws = self._draws.gather(1, self._written[:, None].clamp(max=self.room - 1))
-        tokens, finite = self._sampling(torch, logits, self._temperature, draws, self._recent)
-        self._finite &= finite | ~going
-        column = torch.where(going, self._written, self.room)
-        self._tokens.scatter_(1, column[:, None], tokens)
-        self._ids.copy_(torch.where(going[:, None], tokens, self._ids))
-        self._recent.copy_(torch.cat([self._recent[:, 1:], tokens], dim=1))
-        self._position += going
-        self._written += going
-        complete = self._closing[tokens[:, 0]] & (self._written >= self._enough)
-        self._going &= ~torch.isin(tokens[:, 0], self._ends) & ~complete & (self._written < self._limit)
+    def _advance(self, front: int) -> None:
+        torch = self._torch
+        ids, position, written, going = (
+            state[:front] for state in (self._ids, self._position, self._written, self._going)
+        )
+        logits = self._reader.step(ids, position, torch.where(going, position + 1, 1))
+        draws = self._draws[:front].gather(1, written[:, None].clamp(max=self.room - 1))
+        recent = self._recent[:front]
+        tokens, finite = self._sampling(torch, logits, self._temperature[:front], draws, recent)
+        self._finite[:front] &= finite | ~going
+        column = torch.where(going, written, self.room)
+        self._tokens[:front].scatter_(1, column[:, None], tokens)
+        ids.copy_(torch.where(going[:, None], tokens, ids))
+        recent.copy_(torch.cat([recent[:, 1:], tokens], dim=1))
+        position += going
+        written += going
+        complete = self._closing[tokens[:, 0]] & (written >= self._enough[:front])
+        going &= ~torch.isin(tokens[:, 0], self._ends) & ~complete & (written < self._limit[:front])
 
 
 def _done(rows: list[Row]) -> Iterator[Row]:
