@@ -10,7 +10,7 @@ private texts, for data that may be looked at.
 import argparse
 import math
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from gape.core.types import Points
 from gape.embedders.cached import Cached
 from gape.embedders.sentence_transformers import SentenceTransformer
 from gape.evaluation.compare import ComparisonProgress, Grid, Known, Method, Parts, Study, compare
+from gape.evaluation.compare.grid import Cell
 from gape.evolution.plan import Plan
 from gape.generators.labels import LabelledEmbedder, LabelledGenerator, PerLabel, labelled
 from gape.generators.prompted import PromptedText
@@ -72,13 +73,21 @@ class Variant:
     keep: bool = True
     wide: bool = True  # whether the first round votes on a start as large as a round, as it is
     centres: float = CENTRES
+    rule: Callable[[Plan], Selector] | None = None  # makes a rule that is not part of the package
+    votes: float | None = 1.0  # of a record, in multiples of the default; None: one vote
 
 
 # How texts were varied before, and from which start.
 _ENDS = {"beginnings": 0.0, "spans": 0.5, "whole_from": math.inf}
 _ENDS_SCALES = (0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.9)
 _PLAIN: dict[str, Any] = {"distinct": False, "last_pass": False, "wide": False}
-_REPHRASE: dict[str, Any] = {"operator": {"by": "rephrase", "distinct": False}, "scales": (1.0,), "copies": 7, **_PLAIN}
+_REPHRASE: dict[str, Any] = {
+    "operator": {"by": "rephrase", "distinct": False},
+    "scales": (1.0,),
+    "copies": 7,
+    "votes": None,
+    **_PLAIN,
+}
 
 VARIANTS = {
     "gape": Variant(),
@@ -101,14 +110,29 @@ class Select:
 
     def __call__(self, plan: Plan, units: int) -> Selector:  # noqa: ARG002  (of other rules)
         """Make it."""
-        if self.variant.selector == "ranking":
-            rule: Selector = Ranking()
+        rule: Selector
+        if self.variant.rule is not None:
+            rule = self.variant.rule(plan)
+        elif self.variant.selector == "ranking":
+            rule = Ranking()
         elif self.variant.selector == "subsampling":
             rule = Subsampling()
         else:
             distinct = self.variant.distinct
             rule = replace(Gape.for_model(plan.sigma, distinct=distinct), centres=self.variant.centres)
         return rule if self.labels is None else PerLabel(rule, self.labels)
+
+
+@dataclass(frozen=True)
+class VotesStudy(Study):
+    """A study whose methods have votes in multiples of the default."""
+
+    votes: Mapping[str, float] = field(default_factory=dict)
+
+    def plan_of(self, cell: Cell, method: Method, units: int) -> Plan:
+        """Return the plan of a cell."""
+        plan = super().plan_of(cell, method, units)
+        return plan.casting(max(1, round(self.votes.get(method.name, 1.0) * plan.votes_per_record)))
 
 
 @dataclass(frozen=True)
@@ -186,11 +210,11 @@ def read(path: str, data: Dataset, limit: int) -> Records:
     return replace(records, content=texts, labels=None if records.labels is None else records.labels[chosen])
 
 
-def main() -> None:
+def main(variants: Mapping[str, Variant] = VARIANTS, description: str | None = __doc__) -> None:
     """Run what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset", choices=tuple(DATASETS))
-    parser.add_argument("variants", nargs="+", choices=tuple(VARIANTS))
+    parser.add_argument("variants", nargs="+", choices=tuple(variants))
     parser.add_argument("--private", required=True)
     parser.add_argument("--model", required=True, help="what the generator hf: takes")
     parser.add_argument("--embedder", required=True, help="what the embedder st: takes")
@@ -215,7 +239,7 @@ def main() -> None:
     )
 
     def method(name: str) -> Method:
-        variant = VARIANTS[name]
+        variant = variants[name]
         candidates = asked.samples * (len(variant.scales) * variant.copies + int(variant.keep))
         return Method(
             name,
@@ -227,7 +251,7 @@ def main() -> None:
                 "initial": candidates if variant.wide else asked.samples,
                 "vary_start": not variant.wide,
             },
-            kinds=len(labels or ("",)) if variant.selector == "gape" else None,
+            kinds=None if variant.votes is None else len(labels or ("",)),
             build=Build(variant, prompts_of(variant, data), data.label, labels),
             last_pass=variant.last_pass,
         )
@@ -242,7 +266,12 @@ def main() -> None:
     compare(
         asked.out / asked.dataset,
         Grid(methods, tuple(asked.epsilons), seeds),
-        Study(plan, held_out=HELD_OUT, described={"prompts": data.prompts}),
+        VotesStudy(
+            plan,
+            held_out=HELD_OUT,
+            described={"prompts": data.prompts},
+            votes={name: variants[name].votes or 1.0 for name in asked.variants},
+        ),
         parts(cast(Build, methods[0].build), records, asked),
         lambda salt: dataset_fingerprint((text.encode() for text in records.texts), salt),
         jobs=asked.jobs,

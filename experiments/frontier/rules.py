@@ -1,0 +1,143 @@
+"""Rules of selection that were tried: votes of earlier rounds remembered, and survivors chosen for W1 itself.
+
+They know how `evolve` orders candidates (the samples first, then one block of variations for each scale), and keep what
+they remember in the object, so they serve one run in one process.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from gape.core.copies import Distinct
+from gape.core.protocols import Selection, Selector
+from gape.core.types import Floats, Indices, NoisyVotes, Points, Samples, texts_of
+from gape.selection.local_search import local_search
+from gape.selection.seats import fill_distinct_seats
+
+_ITERATIONS, _SMOOTHING, _SINKHORN = 8, 0.02, 120
+
+
+@dataclass
+class Tried:
+    """A rule made of parts: which votes it believes, and how it picks survivors by them."""
+
+    name: str  # "rank", "gape" or "balanced"
+    sigma: float
+    scales: tuple[float, ...]
+    remember: bool = False
+    spread: float = 0.0  # typical distance from a record to the candidate it votes for
+    spare: float = 2.0  # candidates that qualify, in multiples of m
+    centres: float = 0.5
+    distinct: bool = True
+    memory: Floats | None = field(default=None, repr=False)
+
+    def among(self, samples: Samples) -> Selector:
+        """Return the rule for these candidates."""
+        texts = texts_of(samples)
+
+        def select(votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:  # noqa: ARG001
+            weights = self._believed(votes.astype(np.float64))
+            chosen = self._pick(weights, points, size, texts)
+            self.memory = weights[chosen]
+            return Selection(chosen)
+
+        return select
+
+    def __call__(self, votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
+        """Refuse: the rule needs the samples."""
+        raise NotImplementedError
+
+    def _believed(self, votes: Floats) -> Floats:
+        if not self.remember:
+            return votes
+        if self.memory is None or len(votes) != len(self.memory) * (1 + len(self.scales)):
+            return _shrunk(votes, np.zeros(len(votes)), self.sigma)
+        m = len(self.memory)
+        kind = np.repeat([0.0, *self.scales], m)
+        parents = np.tile(self.memory, 1 + len(self.scales))
+        believed = np.empty(len(votes))
+        for scale in np.unique(kind):
+            own = kind == scale
+            believed[own] = _shrunk(votes[own], parents[own], self.sigma)
+        return believed
+
+    def _pick(self, weights: Floats, points: Points, size: int, texts: Sequence[str]) -> Indices:
+        positive = np.maximum(weights, 0.0)
+        if self.name == "rank":
+            return _first(weights, size, texts if self.distinct else None)
+        if self.name == "gape":
+            return self._search(positive, points, size, texts)
+        pool = _first(weights, int(self.spare * size), texts if self.distinct else None)
+        demand = np.flatnonzero(positive > 0)
+        costs = np.sqrt(
+            np.maximum(2 - 2 * points[demand] @ points[pool].T, 0.0, dtype=np.float64) + self.spread**2
+        ).astype(np.float32)
+        return pool[balanced(costs, positive[demand], np.arange(size))]
+
+    def _search(self, weights: Floats, points: Points, size: int, texts: Sequence[str]) -> Indices:
+        threshold = 0.0 if self.remember else self.sigma
+        wanted = int(self.spare * size)
+        if self.remember or (weights > threshold).sum() < wanted:
+            threshold = max(0.0, float(np.nextafter(np.sort(weights)[::-1][wanted - 1], -np.inf)))
+        sought = int(np.ceil(self.centres * size))
+        found = local_search(points, weights, sought, separation=np.inf, threshold=threshold)
+        return fill_distinct_seats(points, weights, found.indices, size, texts)[0]
+
+
+def _shrunk(votes: Floats, before: Floats, sigma: float) -> Floats:
+    """Predict votes from those of the parent before, and believe what deviates as far as it exceeds the noise."""
+    mean = max(float(votes.mean()), 0.0)
+    spread = float(before.var())
+    slope = max(0.0, float(np.mean((before - before.mean()) * (votes - votes.mean()))) / spread) if spread > 0 else 0.0
+    predicted = mean + slope * (before - before.mean())
+    noise = sigma**2 + mean
+    signal = max(0.0, float((votes - predicted).var()) - noise)
+    trust = signal / (signal + noise) if signal > 0 else 0.0
+    return np.maximum(predicted + trust * (votes - predicted), 0.0)
+
+
+def _first(weights: Floats, size: int, texts: Sequence[str] | None) -> Indices:
+    """Return the candidates with the largest weights, without near copies if there are enough."""
+    order = np.argsort(-weights, kind="stable")
+    if texts is None:
+        return order[:size]
+    seen, chosen, copies = Distinct(), list[int](), list[int]()
+    for index in order:
+        (chosen if seen.take(texts[index]) else copies).append(int(index))
+        if len(chosen) == size:
+            break
+    return np.array((chosen + copies)[:size], dtype=np.int64)
+
+
+def balanced(costs: Floats, weights: Floats, start: Indices) -> Indices:
+    """Choose as many columns as `start` has so that transporting `weights` evenly to them is cheap.
+
+    costs: (v, q), weights: (v,). Alternates between the transport plan of the chosen columns and, for each of them, the
+    column that would be cheapest for what it is sent, until that stops paying.
+    """
+    shares = (weights / weights.sum()).astype(np.float32)
+    chosen, best, least = start, start, np.inf
+    for _ in range(_ITERATIONS):
+        plan = _transport(costs[:, chosen], shares)
+        cost = float((plan * costs[:, chosen]).sum())
+        if cost >= least * (1 - 1e-4):
+            break
+        best, least = chosen, cost
+        of_each = plan.T @ costs  # (m, q): what the share of each would cost at every column
+        _, chosen = linear_sum_assignment(of_each)
+    return best
+
+
+def _transport(costs: Floats, shares: Floats) -> Floats:
+    """Return an almost optimal transport plan from shares, (v,), to equal parts, (m,)."""
+    m = costs.shape[1]
+    kernel = np.exp(-(costs - costs.min(axis=1, keepdims=True)) / _SMOOTHING).astype(np.float32)
+    to = np.full(m, 1 / m, dtype=np.float32)
+    scale = np.ones(m, dtype=np.float32)
+    for _ in range(_SINKHORN):
+        rows = shares / np.maximum(kernel @ scale, 1e-30)
+        scale = to / np.maximum(rows @ kernel, 1e-30)
+    rows = shares / np.maximum(kernel @ scale, 1e-30)
+    return rows[:, None] * kernel * scale
