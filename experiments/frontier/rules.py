@@ -5,7 +5,7 @@ they remember in the object, so they serve one run in one process.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from gape.core.copies import Distinct
 from gape.core.protocols import Selection, Selector
 from gape.core.types import Floats, Indices, NoisyVotes, Points, Samples, texts_of
+from gape.generators.labels import PerLabel
 from gape.selection.local_search import local_search
 from gape.selection.seats import fill_distinct_seats
 
@@ -27,19 +28,24 @@ class Tried:
     sigma: float
     scales: tuple[float, ...]
     remember: bool = False
-    spread: float = 0.0  # typical distance from a record to the candidate it votes for
+    spread: float | None = None  # distance of records from the candidate they vote for; None: as between candidates
     spare: float = 2.0  # candidates that qualify, in multiples of m
     centres: float = 0.5
     distinct: bool = True
+    labels: tuple[str, ...] | None = None
     memory: Floats | None = field(default=None, repr=False)
 
     def among(self, samples: Samples) -> Selector:
         """Return the rule for these candidates."""
-        texts = texts_of(samples)
 
-        def select(votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:  # noqa: ARG001
-            weights = self._believed(votes.astype(np.float64))
-            chosen = self._pick(weights, points, size, texts)
+        def select(votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
+            weights = self._believed(np.asarray(votes, dtype=np.float64))
+            if self.labels is None:
+                chosen = self._pick(weights, points, size, texts_of(samples))
+            else:
+                inner = replace(self, remember=False, labels=None)
+                rule = PerLabel(inner, self.labels).among(samples)
+                chosen = rule(weights, points, size, rng).indices  # type: ignore[arg-type]
             self.memory = weights[chosen]
             return Selection(chosen)
 
@@ -71,10 +77,16 @@ class Tried:
             return self._search(positive, points, size, texts)
         pool = _first(weights, int(self.spare * size), texts if self.distinct else None)
         demand = np.flatnonzero(positive > 0)
-        costs = np.sqrt(
-            np.maximum(2 - 2 * points[demand] @ points[pool].T, 0.0, dtype=np.float64) + self.spread**2
-        ).astype(np.float32)
-        return pool[balanced(costs, positive[demand], np.arange(size))]
+        squares = np.maximum(2 - 2 * points[demand] @ points[pool].T, 0.0)
+        if self.spread is None:
+            among = np.maximum(2 - 2 * points[pool] @ points[pool].T, 0.0)
+            np.fill_diagonal(among, np.inf)
+            far = float(np.median(among.min(axis=1)))
+        else:
+            far = self.spread**2
+        return pool[
+            balanced(np.sqrt(squares + far).astype(np.float32), positive[demand], np.arange(min(size, len(pool))))
+        ]
 
     def _search(self, weights: Floats, points: Points, size: int, texts: Sequence[str]) -> Indices:
         threshold = 0.0 if self.remember else self.sigma

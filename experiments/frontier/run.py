@@ -6,7 +6,7 @@ Options and data are those of experiments/varied_text. NOT differentially privat
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,16 @@ class Make:
 
     name: str
     remember: bool = False
-    spread: float = 0.0
+    spread: float | None = None
     spare: float = 2.0
     centres: float = 0.5
+    distinct: bool = True
 
-    def __call__(self, plan: Plan) -> Selector:
+    def __call__(self, plan: Plan, labels: tuple[str, ...] | None) -> Selector:
         """Make it."""
         scales = tuple(scale for scale in plan.scales for _ in range(plan.copies))
-        return Tried(self.name, plan.sigma, scales, self.remember, self.spread, self.spare, self.centres)
+        parts = (self.remember, self.spread, self.spare, self.centres, self.distinct, labels)
+        return Tried(self.name, plan.sigma, scales, *parts)
 
 
 def tried(name: str, votes: float = 1.0, **settings: Any) -> Variant:
@@ -41,8 +43,19 @@ def tried(name: str, votes: float = 1.0, **settings: Any) -> Variant:
 
 
 _PLAIN: dict[str, Any] = {"distinct": False, "last_pass": False}
+_CHOSEN = tried("balanced", remember=True)
+
+
+def without(part: str) -> Variant:
+    """Return the rule that was chosen with a part of the default as it was before."""
+    own = VARIANTS[f"without-{part}"]
+    rule = Make("balanced", remember=True, distinct=part != "families")
+    return replace(own, rule=rule, votes=1.0)
+
 
 TRIED = {
+    "chosen": _CHOSEN,
+    **{f"chosen-without-{part}": without(part) for part in ("operator", "families", "last-pass", "start")},
     "gape": VARIANTS["gape"],
     "augpe": VARIANTS["augpe"],
     "ranking": Variant(selector="ranking", **_PLAIN),
@@ -52,12 +65,10 @@ TRIED = {
     "rank-half-votes": tried("rank", votes=0.5),
     "remember-rank": tried("rank", remember=True),
     "remember-gape": tried("gape", remember=True),
-    "balanced": tried("balanced"),
+    "balanced": tried("balanced", spread=0.0),
     "balanced-far": tried("balanced", spread=0.8),
-    "remember-balanced": tried("balanced", remember=True),
+    "remember-balanced": tried("balanced", remember=True, spread=0.0),
     "remember-balanced-far": tried("balanced", remember=True, spread=0.8),
-    "remember-balanced-half-votes": tried("balanced", remember=True, votes=0.5),
-    "remember-balanced-4": tried("balanced", remember=True, spare=4.0),
 }
 
 if __name__ == "__main__":

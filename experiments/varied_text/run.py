@@ -73,7 +73,7 @@ class Variant:
     keep: bool = True
     wide: bool = True  # whether the first round votes on a start as large as a round, as it is
     centres: float = CENTRES
-    rule: Callable[[Plan], Selector] | None = None  # makes a rule that is not part of the package
+    rule: Callable[[Plan, tuple[str, ...] | None], Selector] | None = None  # of plan and labels; not of the package
     votes: float | None = 1.0  # of a record, in multiples of the default; None: one vote
 
 
@@ -112,8 +112,8 @@ class Select:
         """Make it."""
         rule: Selector
         if self.variant.rule is not None:
-            rule = self.variant.rule(plan)
-        elif self.variant.selector == "ranking":
+            return self.variant.rule(plan, self.labels)
+        if self.variant.selector == "ranking":
             rule = Ranking()
         elif self.variant.selector == "subsampling":
             rule = Subsampling()
@@ -169,7 +169,7 @@ def parts(build: Build, records: Records, asked: argparse.Namespace) -> Iterator
         labels=None if records.labels is None else records.labels.tolist(),
         marks=len(labels or ()),
     )
-    model = TransformersModel(asked.model, batch=asked.batch)
+    model = TransformersModel(asked.model, batch=asked.batch, repeat_penalty=asked.repeat_penalty)
     yield Parts(
         private=embedded(embedder, records, labels),
         embedder=Cached(embedder, 250_000),
@@ -225,6 +225,7 @@ def main(variants: Mapping[str, Variant] = VARIANTS, description: str | None = _
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--limit", type=int, default=10**9, help="use only so many private texts")
     parser.add_argument("--batch", type=int, default=2048, help="answers written at once")
+    parser.add_argument("--repeat-penalty", type=float, default=1.05)
     parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
