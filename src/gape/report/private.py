@@ -18,7 +18,7 @@ from gape.core.protocols import Embedder
 from gape.core.types import Points, Samples
 from gape.embedders.privacy import require_private_embedding
 from gape.modalities import Columns
-from gape.report.plane import embed
+from gape.report.plane import embed_samples
 from gape.runs.folder.record import RunRecord
 from gape.runs.folder.stored import SettingsFolder
 
@@ -62,11 +62,11 @@ def read_private(
     record: RunRecord, embedder: Embedder, file: str | Path | None, column: str | None, progress: Callable[[int], None]
 ) -> PrivateView:
     """Read the private data and embed some of it in memory; its content is not kept."""
-    samples = _read(record, file, column)
+    samples = _read_content(record, file, column)
     require_private_embedding(embedder)
     rng = np.random.default_rng([record.plan.seed, *b"private"])
     sampled = np.sort(rng.permutation(len(samples))[:_MOST])
-    return PrivateView(embed(embedder, samples[sampled], progress), len(samples))
+    return PrivateView(embed_samples(embedder, samples[sampled], progress), len(samples))
 
 
 def _data_of(record: RunRecord) -> str:
@@ -81,7 +81,7 @@ def _data_of(record: RunRecord) -> str:
     return data
 
 
-def _read(record: RunRecord, file: str | Path | None, column: str | None) -> Samples:
+def _read_content(record: RunRecord, file: str | Path | None, column: str | None) -> Samples:
     settings = record.settings
     if file is None and settings is not None and settings.data:
         file = _data_of(record)

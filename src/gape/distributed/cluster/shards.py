@@ -154,11 +154,11 @@ def _rows_of_part(count: int, users: Any, part: tuple[int, int]) -> Indices:
     index, parts = part
     if users is None:
         return np.arange(index, count, parts)
-    chosen = {name: _hash(name) % parts == index for name in set(users.tolist())}
+    chosen = {name: _user_hash(name) % parts == index for name in set(users.tolist())}
     return np.array([row for row, name in enumerate(users.tolist()) if chosen[name]], dtype=np.int64)
 
 
-def _hash(name: str) -> int:
+def _user_hash(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(errors="replace"), digest_size=8).digest())
 
 
