@@ -1,11 +1,11 @@
-"""What a second Ray worker brings: votes and texts by one worker and by two, each of one core, in turns.
+"""The speedup of a second Ray worker: votes and texts by one worker and by two, each with one core, in turns.
 
 python benchmarks/cluster.py [--private 20000] [--candidates 8000] [--width 384] [--requests 64] [--repeats 3]
 
-Both crews are on one cluster of this machine, which therefore needs two idle cores. The vectors are in a file, of which
-each worker reads its part; the texts are written by the embedded model, 4 at a time on each worker. Answers and counts
-are compared. The wall clock is what counts here, and other programs disturb it: beside it stands the processor time
-of the busiest worker, which says what the clock would on an idle machine.
+All workers are in one cluster on this machine, which therefore needs two idle cores. The vectors are in a file, of
+which each worker reads its part; the texts are written by the embedded model, 4 at a time on each worker. Answers and
+counts are compared. The result is wall-clock time, which other programs disturb; the CPU time of the busiest worker
+shows what it would be on an idle machine.
 """
 
 import argparse

@@ -1,13 +1,12 @@
-"""What a run does when the system fails it: every write of two small runs, made to fail in every way.
+"""Fault injection: every write of two small runs is made to fail in every way.
 
 python benchmarks/faults.py [--step 1] [--runs vectors,texts] [--show 3]
 
-A write is a system call that changes a file of the run, of its data or of its ledger, by whichever library: open,
-write, fsync, rename, mkdir, chmod, unlink, truncate. The kernel fails it (tests/fuzz/syscalls.py) with each error
-number once, with a full disk from there on, or kills the process there. The run is then resumed without faults, and
-compared with one that had none: the published samples must be the same, the ledger must hold each release once, no
-unfinished file may be left, and what was said must be one sentence. `--step 8` takes every eighth pair of write and
-fault.
+A write is a system call, by any library, that changes a file of the run, of its data or of its ledger: open, write,
+fsync, rename, mkdir, chmod, unlink, truncate. The kernel makes it fail (tests/fuzz/syscalls.py) once with each error
+number, or with a full disk from then on, or kills the process at that point. The run is then resumed without faults and
+compared with an undisturbed one: the published samples must be the same, the ledger must hold each release once, no
+unfinished file may be left, and the error must be one sentence. `--step 8` takes every eighth pair of write and fault.
 """
 
 import argparse
@@ -60,7 +59,7 @@ CLEAR = re.compile(r"[^\n]{10,600}")
 
 
 class Letters:
-    """An embedder that needs no model: how often each letter occurs. It passes for the one that the settings name."""
+    """An embedder without a model: the frequency of each letter. It replaces the one that the settings name."""
 
     def __repr__(self) -> str:
         return "MiniLM(letters)"

@@ -1,4 +1,4 @@
-"""What the exact local search costs at the paper's scale, stage by stage, and what it buys.
+"""The cost of the exact local search at the paper's scale, stage by stage, and its benefit.
 
     python benchmarks/selection.py                                  # 16,000 candidates, m = 2,000, 384 dimensions
     python benchmarks/selection.py --dimension 768 --limit 600 --search    # the search alone
@@ -6,9 +6,9 @@
     python benchmarks/selection.py --candidates 80000 --size 10000 --default    # what a run with a model selects by
 
 Points are made up, with the intrinsic dimension of text variations (the paper's appendix finds about 20) in the ambient
-dimension of their embeddings. Every line is a run of its own process. A search that reaches `--limit` seconds is
-stopped, and its line says so. Where the package kmedoids is installed (GPL, hence no dependency of anything here), its
-FasterPAM on the clipped votes stands beside.
+dimension of their embeddings. Each line is a separate process. A search that reaches `--limit` seconds is stopped, and
+its line says so. If the package kmedoids is installed (GPL, hence not a dependency), its FasterPAM on the clipped votes
+is shown for comparison.
 """
 
 import argparse

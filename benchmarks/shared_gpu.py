@@ -2,10 +2,10 @@
 
 python benchmarks/shared_gpu.py MODEL [--embedder minilm] [--runs 1 2 4] [--samples 500] [--rounds 2]
 
-MODEL is what `--generator hf:` takes: a folder, a .gguf file, or a name on the hub. Every run is a `gape run` on the
-demo's questions in a process of its own, with a ledger of its own. Then another process holds all but a few gigabytes
-of the device: a run beside it shrinks its batches and finishes. Last, it holds nearly all: the run stops with one
-sentence, and `gape resume` finishes it once the memory is free.
+MODEL is an argument of `--generator hf:`: a folder, a .gguf file, or a name on the hub. Each run is a `gape run` on the
+demo's questions in its own process, with its own ledger. Then another process holds all but a few gigabytes of the
+device's memory: a run beside it shrinks its batches and finishes. Last, that process holds nearly all of it: the run
+stops with one sentence, and `gape resume` finishes it once the memory is free.
 """
 
 import argparse

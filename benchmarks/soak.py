@@ -1,12 +1,12 @@
-"""What a run does under load: hundreds of rounds, killed again and again, on a service that falls ill and recovers.
+"""A soak test: runs of hundreds of rounds that are killed again and again, with a service that fails and recovers.
 
 python benchmarks/soak.py [--runs vectors,texts] [--vectors 300] [--texts 150] [--long 300] [--seed 0]
 
-Each run is a process of its own, for texts the command `gape`, and its service one of HTTP on the loopback. Parts:
+Each run is a separate process, for texts the command `gape`, with an HTTP service on the loopback. Parts:
 
-- killed: the process is killed (SIGKILL) at a random instant of its life and started again, until the run has ended;
-- undisturbed: one process makes the same run once more, from its settings and its ledger alone. It finds the noise in
-  the ledger if it asks for it with the same candidates in every round, and must publish the same;
+- killed: the process is killed (SIGKILL) at a random time and restarted, until the run has ended;
+- undisturbed: one process repeats the same run from its settings and its ledger. It finds the noise in the ledger if it
+  requests it with the same candidates in every round, and must publish the same samples;
 - in one process: another run of hundreds of rounds, uninterrupted, whose memory and handles must not grow.
 
 Resident memory, open handles and threads are read from /proc twenty times a second.

@@ -2,9 +2,9 @@
 
 python benchmarks/votes.py [--private 20000] [--candidates 16000] [--width 768] [--repeats 5]
 
-Both get all cores and the same points, clustered and of norm one, and take turns.  faiss builds its index
-each time, as the candidates are new in every round.  Memory is the peak above the loaded inputs, each in a
-process of its own (Linux: VmHWM).  Rows on which the two differ are judged in float64.
+Both get all cores and the same points, clustered and of norm one, and take turns. faiss builds its index each time,
+because the candidates are new in every round. Memory is the peak above the loaded inputs, each in its own process
+(Linux: VmHWM). Rows on which the two differ are decided in float64.
 """
 
 import argparse

@@ -1,18 +1,18 @@
-"""Exact nearest-candidate votes on a GPU: time by pass, what others take in the same run, and whether all is right.
+"""Exact nearest-candidate votes on a GPU: time by pass, time of other methods in the same run, and correctness.
 
 python benchmarks/votes_gpu.py --check                      # first: kernels against torch, hard cases, speed of shapes
 python benchmarks/votes_gpu.py [--private 5000000] [--candidates 80000] [--width 768] [--spread S] [--out FILE]
 
-Points are made up, clustered and of norm one, and generated on the GPU; with --spread, candidates are eight variations
-each, at about that distance from a point of their own.  Private points are on the GPU before the clock starts, as they
-are from the second round on; candidates come from the host, as in every round, and the counts go back there.
+Points are made up, clustered and of norm one, and generated on the GPU. With --spread, candidates come in groups of
+eight variations, at about that distance from a common point. Private points are on the GPU before the clock starts, as
+in every round but the first; candidates come from the host, and the counts go back there, as in every round.
 
-"float32" and "TF32" are a product by blocks with an arg-max, "DPSDA's" is what microsoft/DPSDA's torch back end does,
-torch.cdist and topk, by blocks too, for it would need the whole matrix of distances.  These are run on a part of the
-rows and their time is multiplied by the rest.
+"float32" and "TF32" are a product in blocks with an arg-max. "DPSDA's" is the torch back end of microsoft/DPSDA,
+torch.cdist and topk, also in blocks, because it would need the whole matrix of distances. These run on a part of the
+rows, and their time is extrapolated to all.
 
-Every row is checked: by float32 where its two best are farther apart than float32 can be wrong, by the definition in
-float64 on the best four where not, and a random 100,000 in any case.
+Every row is checked: by float32 if its two best scores differ by more than the error of float32, otherwise by the
+definition in float64 on the best four; a random 100,000 rows are checked by the definition in any case.
 """
 
 import argparse
