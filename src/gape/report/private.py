@@ -23,6 +23,7 @@ from gape.runs.folder.record import RunRecord
 from gape.runs.folder.stored import SettingsFolder
 
 _MOST = 1000  # private points that are embedded, drawn and scored against
+_NEIGHBOURS = 3  # recall and precision: the ball of a point reaches to this nearest other point
 
 
 @dataclass(frozen=True)
@@ -44,18 +45,14 @@ class PrivateView:
 
     def scores(self, samples: Sequence[Points]) -> list[PrivateScores]:
         """Score the samples of every round, an array (m, d) per round."""
-        from gape.metrics import mean_nearest_distance, precision, recall, wasserstein1  # noqa: PLC0415
+        from gape.metrics import balls, mean_nearest_distance, wasserstein1  # noqa: PLC0415
 
-        real = self.points
-        return [
-            PrivateScores(
-                float(recall(real, points)),
-                float(precision(real, points)),
-                float(mean_nearest_distance(real, points)),
-                float(wasserstein1(real, points)),
-            )
-            for points in samples
-        ]
+        scores = []
+        for points in samples:
+            (inside,) = balls(self.points, points, _NEIGHBOURS)
+            distance, wasserstein = mean_nearest_distance(self.points, points), wasserstein1(self.points, points)
+            scores.append(PrivateScores(inside.recall, inside.precision, distance, wasserstein))
+        return scores
 
 
 def read_private(
