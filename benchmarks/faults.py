@@ -72,7 +72,7 @@ class Letters:
 
 @dataclass(frozen=True)
 class Subject:
-    """A run that begins, or goes on, in a folder."""
+    """A run that starts or resumes in a folder."""
 
     work: Callable[[Path], None]
     ledger: Callable[[Path], Path]
@@ -81,7 +81,7 @@ class Subject:
 
 
 def published(run: Path) -> str:
-    """What a run has published, without its time: the samples and the privacy statement, but for the ledger's id."""
+    """Return what a run has published: the samples, and the privacy statement without its time and the ledger's id."""
     table = pq.read_table(run / "release" / "synthetic.parquet").to_pylist()
     statement = json.loads((run / "release" / "privacy.json").read_text()) | {"ledger": ""}
     return hashlib.sha256(f"{table} {statement}".encode()).hexdigest()
@@ -113,28 +113,28 @@ SUBJECTS = {
 
 @dataclass
 class Tally:
-    """What came of the faults of one kind."""
+    """The outcomes of the faults of one kind."""
 
     injected: int = 0
-    absorbed: int = 0  # the run went on to its end all the same
-    said: int = 0  # it stopped with one clear sentence, or was killed
-    budget: int = 0  # releases more or fewer than were made
-    samples: int = 0  # runs that did not go on to the same result
+    absorbed: int = 0  # the run finished all the same
+    said: int = 0  # the run stopped with one clear sentence, or was killed
+    budget: int = 0  # runs whose ledger has more or fewer releases than were made
+    samples: int = 0  # resumed runs with another result
     left_over: int = 0  # unfinished files after the resumed run
-    unclear: int = 0  # errors that no user could act on, or of several lines
+    unclear: int = 0  # errors that users cannot act on, or of several lines
     hung: int = 0
 
 
 @contextlib.contextmanager
 def places() -> Iterator[Path]:
-    """A folder in memory where there is one: thousands of runs would wait for the disk, which proves no more."""
+    """Return a folder in memory if there is one, because thousands of runs would wait for the disk."""
     memory = Path("/dev/shm")  # noqa: S108  (a fresh folder inside it)
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as path:
         yield Path(path)
 
 
 def is_clear(error: str) -> bool:
-    """Whether an error is one of this package, or one of the system that says which file, in one line."""
+    """Return whether an error is one of this package, or an error of the system that names a file, in one line."""
     kind, _, message = error.partition(": ")
     ours = {each.__name__ for each in _below(GapeError)}
     systems = {each.__name__ for each in _below(OSError)}

@@ -25,7 +25,7 @@ from gape.evolution.plan import Plan
 
 
 def size(message: Request | Reply) -> int:
-    """Bytes of a message's values; a number is eight."""
+    """Return the bytes of a message's values; a number has eight."""
     total = 0
     for value in to_record(message).values():
         for entry in value if isinstance(value, list) else [value]:
@@ -34,7 +34,7 @@ def size(message: Request | Reply) -> int:
 
 
 class Meter:
-    """Asks devices and keeps what that took."""
+    """Sends requests to devices and records their cost."""
 
     def __init__(self, devices: Mapping[int, Device]) -> None:
         self.devices = devices

@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def _by_place(found: list[str]) -> dict[str, list[str]]:
-    """Findings by where they came up."""
+    """Group findings by where they occurred."""
     groups: dict[str, list[str]] = {}
     for each in found:
         frames = [part for part in each.split("\\n") if "/gape/" in part]

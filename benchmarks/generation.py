@@ -28,7 +28,7 @@ def prompts(count: int, words: int, tokens: int) -> list[Request]:
 
 
 def measure(model: LanguageModel, requests: list[Request]) -> tuple[int, float]:
-    """Tokens written, and seconds, after a first short answer has warmed everything up."""
+    """Return the tokens written and the seconds, after a first short answer as warm-up."""
     list(model.complete([Request("Hello.", max_tokens=4)] * 2))
     begin = time.perf_counter()
     written = sum(completion.completion_tokens for _, completion in model.complete(requests))

@@ -36,7 +36,7 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
-        print("| runs beside each other | finished | seconds | peak memory of each, GiB |\n| --- | --- | --- | --- |")
+        print("| concurrent runs | finished | seconds | peak memory of each, GiB |\n| --- | --- | --- | --- |")
         for count in chosen.runs:
             started = [_start(folder / f"{count}-{i}", chosen) for i in range(count)]
             ended = [_end(*each) for each in started]
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def child(out: str, *arguments: str) -> None:
-    """Be a command of gape, and write down what it took."""
+    """Run a command of gape, and record the time and memory it took."""
     from gape.cli import app  # noqa: PLC0415  (the parent needs none of it)
 
     begun = time.monotonic()
@@ -108,7 +108,7 @@ def _row(name: str, ended: list[dict[str, Any]]) -> None:
 
 
 class _Held:
-    """Another process that holds all of the device's memory but so many GiB."""
+    """Another process that holds all of the device's memory except some GiB."""
 
     def __init__(self, left: float) -> None:
         code = (

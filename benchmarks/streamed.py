@@ -76,7 +76,7 @@ def vote(path: Path, candidates: int, width: int, rounds: int) -> tuple[list[flo
 
 
 def by_blocks(path: Path, candidates: int, width: int) -> tuple[float, Counts]:
-    """Count in memory, shard by shard, in blocks that are not those of the electorate."""
+    """Count in memory, shard by shard, in blocks other than those of the electorate."""
     points = points_of(0, candidates, width)
     counts = np.zeros(candidates, dtype=np.int64)
     start = time.perf_counter()

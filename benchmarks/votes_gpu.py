@@ -55,7 +55,7 @@ def clock(work: Callable[..., Any], *arguments: Any) -> float:
 
 
 class Timed(DeviceVoters):
-    """Takes the time of each pass; waiting for the device at each end makes the round a little longer."""
+    """Measures the time of each pass; waiting for the device makes a round a little longer."""
 
     seconds: dict[str, float]
 
@@ -102,7 +102,7 @@ def precision(*, tf32: bool) -> None:
 
 
 def by_product(private: Any, candidates: Any) -> Any:
-    """The best candidate of each row, by scores in the precision torch is set to, with the two best scores."""
+    """Return the best candidate of each row, by scores in the current precision of torch, and the two best scores."""
     lift = (candidates**2).sum(1) / -2
     found = []
     for rows in pieces(len(private), 8192):
@@ -125,7 +125,7 @@ def by_cdist(private: Any, candidates: Any) -> None:
 
 
 def by_definition(private: Any, candidates: Any) -> Any:
-    """The nearest by distances summed in order in float64, of the four best by a product in float64."""
+    """Return the nearest of the four best by a float64 product, by distances summed in order in float64."""
     right = candidates.double()
     lift = (right**2).sum(1) / -2
     found = []
@@ -141,7 +141,7 @@ def by_definition(private: Any, candidates: Any) -> Any:
 
 
 def verify(private: Any, candidates: Points, indices: Indices) -> dict[str, int]:
-    """Say how many rows were checked in which way and how many were wrong."""
+    """Report how many rows were checked in each way, and how many were wrong."""
     right, ours = torch.from_numpy(candidates).to(DEVICE), torch.from_numpy(indices).to(DEVICE)
     precision(tf32=False)
     leader, best, second = by_product(private, right)
@@ -244,7 +244,7 @@ def report(result: dict[str, Any]) -> None:
 
 
 def engines() -> dict[str, Engine]:
-    """Torch, and every shape of the kernels if there is Triton."""
+    """Return torch and, with Triton, every shape of the kernels."""
     found: dict[str, Engine] = {"torch": _by_torch}
     try:
         kernels: Any = importlib.import_module("gape.voting.kernels")
@@ -258,7 +258,7 @@ def engines() -> dict[str, Engine]:
 
 
 def check_sums(tried: dict[str, Engine]) -> None:
-    """Compare with float64, on random numbers and on sums that every cut-off makes smaller.
+    """Compare with float64, on random numbers and on sums that truncation always makes smaller.
 
     Errors are in units of 2^-23 times the product of the norms, of which 3k/2 are allowed.
     """
@@ -291,7 +291,7 @@ def check_sums(tried: dict[str, Engine]) -> None:
 
 
 def check_winners() -> None:
-    """Compare with the reference on points with ties, near ties, and norms of all orders."""
+    """Compare with the reference on points with ties, near ties, and norms of all magnitudes."""
     rng = np.random.default_rng(0)
     base = rng.standard_normal((700, 40)).astype(np.float32)
     orders = (10.0 ** rng.uniform(-17, 17, size=(700, 1))).astype(np.float32)

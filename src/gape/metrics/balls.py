@@ -35,7 +35,7 @@ class Balls:
 def balls(real: Array, synthetic: Array, *ks: int) -> tuple[Balls, ...]:
     """Score the balls around real points that reach their k-th neighbour, for each given k; neighbours are found once.
 
-    real: (n, d), synthetic: (m, d). Memory beside the inputs does not grow with n^2 or n m.
+    real: (n, d), synthetic: (m, d). Memory besides the inputs does not grow with n^2 or n m.
     """
     X, Y = check_pair(real, synthetic)
     for k in ks:

@@ -10,7 +10,7 @@ from gape.voting.nearest import nearest
 def nearest_distances(real: Array, synthetic: Array) -> Floats:
     """Return the exact distance of each real record to its nearest synthetic point, (n,).
 
-    real: (n, d), synthetic: (m, d). Memory beside the inputs does not grow with n m.
+    real: (n, d), synthetic: (m, d). Memory besides the inputs does not grow with n m.
     """
     X, Y = check_pair(real, synthetic)
     if is_tensor(X):

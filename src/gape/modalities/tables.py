@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from gape.core.errors import InputError
 
-# Number of rows that are inspected to find the columns, or held at once as Python objects beside the result.
+# Number of rows that are inspected to find the columns, or held at once as Python objects.
 SOME = 1_000
 
 # A table with more columns is probably transposed, or made to fill the memory.

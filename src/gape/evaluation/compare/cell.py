@@ -122,7 +122,7 @@ def _whole(value: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What is known of private records beside their points, (n,) each or None. The repr shows nothing of it."""
+    """What is known of private records besides their points, (n,) each or None. The repr shows nothing of it."""
 
     units: Sequence[str] | None = field(default=None, repr=False)  # owner of each record; None: one record per unit
     texts: Sequence[str] | None = field(default=None, repr=False)  # if records are texts

@@ -10,7 +10,7 @@ from gape.modalities.rows.schema import Choices, Column, Schema
 
 # Number of steps on the scale of a number. Two numbers that differ by a share f of the range are sqrt(f) apart, down to
 # one step, so that close numbers in a wide range stay distinguishable: on a linear scale, incomes would hardly count
-# beside choices.
+# compared to choices.
 _STEPS = 16
 
 _AT_ONCE = 10_000  # rows embedded together, in float64
