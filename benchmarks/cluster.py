@@ -1,11 +1,11 @@
-"""What a second Ray worker brings: votes and texts by one worker and by two, each of one core, in turns.
+"""The speedup of a second Ray worker: votes and texts by one worker and by two, each with one core, in turns.
 
 python benchmarks/cluster.py [--private 20000] [--candidates 8000] [--width 384] [--requests 64] [--repeats 3]
 
-Both crews are on one cluster of this machine, which therefore needs two idle cores. The vectors are in a file, of which
-each worker reads its part; the texts are written by the embedded model, 4 at a time on each worker. Answers and counts
-are compared. The wall clock is what counts here, and other programs disturb it: beside it stands the processor time
-of the busiest worker, which says what the clock would on an idle machine.
+All workers are in one cluster on this machine, which therefore needs two idle cores. The vectors are in a file, of
+which each worker reads its part; the texts are written by the embedded model, 4 at a time on each worker. Answers and
+counts are compared. The result is wall-clock time, which other programs disturb; the CPU time of the busiest worker
+shows what it would be on an idle machine.
 """
 
 import argparse
@@ -28,13 +28,13 @@ from gape.language.weights import SMOLLM2, fetch
 
 
 def busy(pid: int) -> float:
-    """Processor seconds of a process."""
+    """Return the CPU seconds of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def timed(pids: list[int], work: Callable[[], Any]) -> tuple[float, float, Any]:
-    """Seconds by the clock, processor seconds of the busiest worker, and the result."""
+    """Return wall-clock seconds, CPU seconds of the busiest worker, and the result."""
     before = [busy(pid) for pid in pids]
     start = time.perf_counter()
     result = work()
@@ -78,7 +78,7 @@ def votes(private: int, candidates: int, width: int, repeats: int) -> None:
         np.save(file, rng.standard_normal((private, width), dtype=np.float32))
         one, two = (RayElectorate(in_parts(PointShard(str(file)), workers)) for workers in (1, 2))
     with one, two:
-        for electorate in (one, two):  # what is compiled is loaded
+        for electorate in (one, two):  # loads compiled code
             electorate.count(public[:500], 1)
         crews = {
             workers: (electorate.pids, partial(counted, electorate, public))

@@ -1,13 +1,12 @@
-"""What a run does when the system fails it: every write of two small runs, made to fail in every way.
+"""Fault injection: every write of two small runs is made to fail in every way.
 
 python benchmarks/faults.py [--step 1] [--runs vectors,texts] [--show 3]
 
-A write is a system call that changes a file of the run, of its data or of its ledger, by whichever library: open,
-write, fsync, rename, mkdir, chmod, unlink, truncate. The kernel fails it (tests/fuzz/syscalls.py) with each error
-number once, with a full disk from there on, or kills the process there. The run is then resumed without faults, and
-compared with one that had none: the published samples must be the same, the ledger must hold each release once, no
-unfinished file may be left, and what was said must be one sentence. `--step 8` takes every eighth pair of write and
-fault.
+A write is a system call, by any library, that changes a file of the run, of its data or of its ledger: open, write,
+fsync, rename, mkdir, chmod, unlink, truncate. The kernel makes it fail (tests/fuzz/syscalls.py) once with each error
+number, or with a full disk from then on, or kills the process at that point. The run is then resumed without faults and
+compared with an undisturbed one: the published samples must be the same, the ledger must hold each release once, no
+unfinished file may be left, and the error must be one sentence. `--step 8` takes every eighth pair of write and fault.
 """
 
 import argparse
@@ -60,7 +59,7 @@ CLEAR = re.compile(r"[^\n]{10,600}")
 
 
 class Letters:
-    """An embedder that needs no model: how often each letter occurs. It passes for the one that the settings name."""
+    """An embedder without a model: the frequency of each letter. It replaces the one that the settings name."""
 
     def __repr__(self) -> str:
         return "MiniLM(letters)"
@@ -73,7 +72,7 @@ class Letters:
 
 @dataclass(frozen=True)
 class Subject:
-    """A run that begins, or goes on, in a folder."""
+    """A run that starts or resumes in a folder."""
 
     work: Callable[[Path], None]
     ledger: Callable[[Path], Path]
@@ -82,7 +81,7 @@ class Subject:
 
 
 def published(run: Path) -> str:
-    """What a run has published, without its time: the samples and the privacy statement, but for the ledger's id."""
+    """Return what a run has published: the samples, and the privacy statement without its time and the ledger's id."""
     table = pq.read_table(run / "release" / "synthetic.parquet").to_pylist()
     statement = json.loads((run / "release" / "privacy.json").read_text()) | {"ledger": ""}
     return hashlib.sha256(f"{table} {statement}".encode()).hexdigest()
@@ -114,28 +113,28 @@ SUBJECTS = {
 
 @dataclass
 class Tally:
-    """What came of the faults of one kind."""
+    """The outcomes of the faults of one kind."""
 
     injected: int = 0
-    absorbed: int = 0  # the run went on to its end all the same
-    said: int = 0  # it stopped with one clear sentence, or was killed
-    budget: int = 0  # releases more or fewer than were made
-    samples: int = 0  # runs that did not go on to the same result
+    absorbed: int = 0  # the run finished all the same
+    said: int = 0  # the run stopped with one clear sentence, or was killed
+    budget: int = 0  # runs whose ledger has more or fewer releases than were made
+    samples: int = 0  # resumed runs with another result
     left_over: int = 0  # unfinished files after the resumed run
-    unclear: int = 0  # errors that no user could act on, or of several lines
+    unclear: int = 0  # errors that users cannot act on, or of several lines
     hung: int = 0
 
 
 @contextlib.contextmanager
 def places() -> Iterator[Path]:
-    """A folder in memory where there is one: thousands of runs would wait for the disk, which proves no more."""
+    """Return a folder in memory if there is one, because thousands of runs would wait for the disk."""
     memory = Path("/dev/shm")  # noqa: S108  (a fresh folder inside it)
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as path:
         yield Path(path)
 
 
 def is_clear(error: str) -> bool:
-    """Whether an error is one of this package, or one of the system that says which file, in one line."""
+    """Return whether an error is one of this package, or an error of the system that names a file, in one line."""
     kind, _, message = error.partition(": ")
     ours = {each.__name__ for each in _below(GapeError)}
     systems = {each.__name__ for each in _below(OSError)}

@@ -1,10 +1,10 @@
-"""What a round of secure aggregation costs a device and the server: processor time and bytes, without the transport.
+"""The cost of a round of secure aggregation for a device and the server: CPU time and bytes, without the transport.
 
 python benchmarks/federated.py [--devices 10 50 200] [--candidates 2000] [--width 384] [--dropouts 0.1]
 
-All devices and the server run in this process, one after the other; times are processor time, for one device the mean
-over all. The share of dropouts goes silent after dealing shares, the most expensive moment for the server. Bytes are
-those of the messages' values; Flower's envelope comes on top.
+All devices and the server run in this process, one after the other. Times are CPU times; that of a device is the mean
+over all. The dropouts go silent after dealing shares, which is the most expensive moment for the server. Bytes are
+those of the values in messages; Flower's envelope adds to them.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from gape.evolution.plan import Plan
 
 
 def size(message: Request | Reply) -> int:
-    """Bytes of a message's values; a number is eight."""
+    """Return the bytes of a message's values; a number has eight."""
     total = 0
     for value in to_record(message).values():
         for entry in value if isinstance(value, list) else [value]:
@@ -34,7 +34,7 @@ def size(message: Request | Reply) -> int:
 
 
 class Meter:
-    """Asks devices and keeps what that took."""
+    """Sends requests to devices and records their cost."""
 
     def __init__(self, devices: Mapping[int, Device]) -> None:
         self.devices = devices

@@ -1,17 +1,16 @@
-"""Hostile input: spoiled files of every kind, each of which must be read or refused in one sentence.
+"""Fuzzing: corrupted files of every kind, each of which must be read or refused in one sentence.
 
 python benchmarks/fuzz.py [--inputs 100000] [--seed 0] [--kinds CSV,parquet]
 python benchmarks/fuzz.py received [--inputs 5500] [--seed 0] [--kinds table]
 
-Valid files are spoiled by their bytes (flips, cuts, repeats, splices, wrong lengths) and by what they hold (other
-types, missing keys, huge numbers, other encodings, links), and given to what the package reads them with. A child
-process handles thousands of them, with 10 seconds of processor time for each and 1 GiB of memory above what it starts
-with; where it dies, the next goes on after the input at fault. Only errors of gape.core.errors may come out, of one
-line, without private content. Inputs follow from the seed: `--seed 0 --kinds CSV --only 17` does one of them,
-with its error.
+Valid files are corrupted in their bytes (flips, cuts, repeats, splices, wrong lengths) and in their content (other
+types, missing keys, huge numbers, other encodings, links), and passed to the package's readers. A child process handles
+thousands of inputs, with 10 seconds of CPU time for each and 1 GiB of memory beyond what it starts with; if it dies,
+the next one continues after the input at fault. Only errors of gape.core.errors may be raised, in one line and without
+private content. Inputs follow from the seed: `--seed 0 --kinds CSV --only 17` runs one of them and shows its error.
 
-`received` gives run folders from somebody who means harm to every command that takes one, beside secrets that none may
-repeat and a server that none may connect to; see tests/fuzz/received.py.
+`received` passes malicious run folders to every command that takes one, next to secrets that must not be repeated and a
+server that must not be contacted; see tests/fuzz/received.py.
 """
 
 import argparse
@@ -65,7 +64,7 @@ def main() -> None:
 
 
 def _by_place(found: list[str]) -> dict[str, list[str]]:
-    """Findings by where they came up."""
+    """Group findings by where they occurred."""
     groups: dict[str, list[str]] = {}
     for each in found:
         frames = [part for part in each.split("\\n") if "/gape/" in part]

@@ -1,10 +1,10 @@
-"""How many tokens a second the language models of this machine write, by batch size.
+"""The throughput of language models on this machine, in tokens per second, by batch size.
 
 python benchmarks/generation.py --model FOLDER_OR_NAME [--batches 1 8 32] [--requests 64] [--words 60] [--tokens 100]
 
-Every request is a prompt of another length, about half to one and a half times `--words` words, sampled at temperature
-1 up to `--tokens` tokens. Only tokens of answers are counted; the time is that of the prompts too. Without `--model`
-the embedded model is measured, with as many slots as a batch has answers.
+Each request is a prompt of a different length, about half to one and a half times `--words` words, sampled at
+temperature 1 up to `--tokens` tokens. Only tokens of answers are counted, but the time includes the prompts. Without
+`--model`, the embedded model is measured, with as many slots as a batch has answers.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def prompts(count: int, words: int, tokens: int) -> list[Request]:
 
 
 def measure(model: LanguageModel, requests: list[Request]) -> tuple[int, float]:
-    """Tokens written, and seconds, after a first short answer has warmed everything up."""
+    """Return the tokens written and the seconds, after a first short answer as warm-up."""
     list(model.complete([Request("Hello.", max_tokens=4)] * 2))
     begin = time.perf_counter()
     written = sum(completion.completion_tokens for _, completion in model.complete(requests))

@@ -1,11 +1,11 @@
-"""Precision, recall, density and coverage against prdc, and exact W1 against POT: time, memory, and the same values.
+"""Precision, recall, density and coverage against prdc, and exact W1 against POT: time, memory, and equality of values.
 
 pip install prdc==0.2 POT==0.9.7.post1
 python benchmarks/metrics.py [--real 20000] [--synthetic 2000] [--width 768] [--k 3] [--transport 2000] [--repeats 3]
 
-Both of a pair get all cores and the same points, clustered and of norm one, and take turns. Ours scores the balls
-around real points and around synthetic ones, as prdc does. POT's time includes its distances, as ours does. Memory is
-the peak above the loaded inputs, each in a process of its own (Linux: VmHWM).
+Both of a pair get all cores and the same points, clustered and of norm one, and take turns. Like prdc, our code scores
+balls around real points and around synthetic ones. Both times of W1 include the distances. Memory is the peak above the
+loaded inputs, each in its own process (Linux: VmHWM).
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""What a round of variations costs around a model that answers at once, with more and more processes that read.
+"""The overhead of a round of variations, with a model that answers at once, by the number of reading processes.
 
 python benchmarks/reading.py [--processes 0 1 2 4 8] [--texts 2000]
 
-Seven variations of each of some synthetic abstracts (experiments/paper_text/results/pubmed-m2000): requests are made,
-looked up, answered, stored and cleaned. "core" is the processor time of the thread that asks, which nothing takes off
-it but processes; the rest of a round can wait no longer than for that.
+Each of some synthetic abstracts (experiments/paper_text/results/pubmed-m2000) gets seven variations: requests are made,
+looked up, answered, stored and cleaned. "core" is the CPU time of the requesting thread, which only further processes
+can relieve; the rest of a round never waits longer than that.
 """
 
 import argparse
@@ -31,7 +31,7 @@ SCALES = (0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.9)
 
 
 class Sayings:
-    """Answers of about the length that is asked for, made of sentences of the texts themselves."""
+    """Answers of about the requested length, made of sentences of the texts themselves."""
 
     def __init__(self, texts: list[str]) -> None:
         self._sentences = [sentence for text in texts for sentence in sentences(text)]

@@ -1,4 +1,4 @@
-"""What the exact local search costs at the paper's scale, stage by stage, and what it buys.
+"""The cost of the exact local search at the paper's scale, stage by stage, and its benefit.
 
     python benchmarks/selection.py                                  # 16,000 candidates, m = 2,000, 384 dimensions
     python benchmarks/selection.py --dimension 768 --limit 600 --search    # the search alone
@@ -6,9 +6,9 @@
     python benchmarks/selection.py --candidates 80000 --size 10000 --default    # what a run with a model selects by
 
 Points are made up, with the intrinsic dimension of text variations (the paper's appendix finds about 20) in the ambient
-dimension of their embeddings. Every line is a run of its own process. A search that reaches `--limit` seconds is
-stopped, and its line says so. Where the package kmedoids is installed (GPL, hence no dependency of anything here), its
-FasterPAM on the clipped votes stands beside.
+dimension of their embeddings. Each line is a separate process. A search that reaches `--limit` seconds is stopped, and
+its line says so. If the package kmedoids is installed (GPL, hence not a dependency), its FasterPAM on the clipped votes
+is shown for comparison.
 """
 
 import argparse
@@ -37,7 +37,7 @@ VOTES_PER_CANDIDATE = 75_000 / 16_000
 DELTA = 1.1878e-6
 ROUNDS = 10
 VOTERS, VOTES = 15_000, 64  # of a run on Reddit's posts at epsilon 1
-NAIVE_TOO_LARGE = 20_000  # above so many candidates a flow of its own does not fit the memory
+NAIVE_TOO_LARGE = 20_000  # with more candidates, a separate flow does not fit into memory
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def instance(size: Size, sigma: float) -> tuple[Points, Points, NoisyVotes]:
 
 
 class Stages:
-    """Notes when each effort of the search ends, and stops it at the limit."""
+    """Records when each effort of the search ends, and stops it at the limit."""
 
     def __init__(self, limit: float) -> None:
         self.start, self.cpu = time.perf_counter(), time.process_time()
@@ -147,7 +147,7 @@ def measure(case: Case, size: Size, limit: float, memory: float, *, certify: boo
 
 
 def measure_default(size: Size) -> None:
-    """Time what a run with a model selects by at epsilon 1: half of the survivors searched for, the others seats."""
+    """Time the default selection of a run with a model at epsilon 1: half of the survivors by search, half by seats."""
     sigma = noise_scale(1, DELTA, ROUNDS) * np.sqrt(VOTES)
     private, points, _ = instance(size, 0.0)
     counts = np.bincount(several_nearest(private[:VOTERS], points, VOTES).ravel(), minlength=len(points))
@@ -166,7 +166,7 @@ def measure_default(size: Size) -> None:
 
 
 def by_fasterpam(points: Points, votes: NoisyVotes, size: int, threshold: float) -> Indices | None:
-    """Select by the package kmedoids, which takes no weights: among the candidates above the threshold, unweighted."""
+    """Select with the package kmedoids, which has no weights: unweighted, among the candidates above the threshold."""
     above = np.flatnonzero(votes > threshold)
     try:
         kmedoids = importlib.import_module("kmedoids")
@@ -183,7 +183,7 @@ def by_fasterpam(points: Points, votes: NoisyVotes, size: int, threshold: float)
 
 
 def quality(private: Points, chosen: Points) -> str:
-    """Mean and largest distance of the records to the nearest selected point, and W1 between samples of both."""
+    """Return mean and largest distance of records to the nearest selected point, and W1 between samples of both."""
     gaps = np.concatenate(
         [
             np.sqrt(np.maximum(2 - 2 * (private[i : i + 2048] @ chosen.T).max(axis=1), 0))

@@ -2,10 +2,10 @@
 
 python benchmarks/shared_gpu.py MODEL [--embedder minilm] [--runs 1 2 4] [--samples 500] [--rounds 2]
 
-MODEL is what `--generator hf:` takes: a folder, a .gguf file, or a name on the hub. Every run is a `gape run` on the
-demo's questions in a process of its own, with a ledger of its own. Then another process holds all but a few gigabytes
-of the device: a run beside it shrinks its batches and finishes. Last, it holds nearly all: the run stops with one
-sentence, and `gape resume` finishes it once the memory is free.
+MODEL is an argument of `--generator hf:`: a folder, a .gguf file, or a name on the hub. Each run is a `gape run` on the
+demo's questions in its own process, with its own ledger. Then another process holds all but a few gigabytes of the
+device's memory: a run beside it shrinks its batches and finishes. Last, that process holds nearly all of it: the run
+stops with one sentence, and `gape resume` finishes it once the memory is free.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
-        print("| runs beside each other | finished | seconds | peak memory of each, GiB |\n| --- | --- | --- | --- |")
+        print("| concurrent runs | finished | seconds | peak memory of each, GiB |\n| --- | --- | --- | --- |")
         for count in chosen.runs:
             started = [_start(folder / f"{count}-{i}", chosen) for i in range(count)]
             ended = [_end(*each) for each in started]
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def child(out: str, *arguments: str) -> None:
-    """Be a command of gape, and write down what it took."""
+    """Run a command of gape, and record the time and memory it took."""
     from gape.cli import app  # noqa: PLC0415  (the parent needs none of it)
 
     begun = time.monotonic()
@@ -108,7 +108,7 @@ def _row(name: str, ended: list[dict[str, Any]]) -> None:
 
 
 class _Held:
-    """Another process that holds all of the device's memory but so many GiB."""
+    """Another process that holds all of the device's memory except some GiB."""
 
     def __init__(self, left: float) -> None:
         code = (

@@ -1,12 +1,12 @@
-"""What a run does under load: hundreds of rounds, killed again and again, on a service that falls ill and recovers.
+"""A soak test: runs of hundreds of rounds that are killed again and again, with a service that fails and recovers.
 
 python benchmarks/soak.py [--runs vectors,texts] [--vectors 300] [--texts 150] [--long 300] [--seed 0]
 
-Each run is a process of its own, for texts the command `gape`, and its service one of HTTP on the loopback. Parts:
+Each run is a separate process, for texts the command `gape`, with an HTTP service on the loopback. Parts:
 
-- killed: the process is killed (SIGKILL) at a random instant of its life and started again, until the run has ended;
-- undisturbed: one process makes the same run once more, from its settings and its ledger alone. It finds the noise in
-  the ledger if it asks for it with the same candidates in every round, and must publish the same;
+- killed: the process is killed (SIGKILL) at a random time and restarted, until the run has ended;
+- undisturbed: one process repeats the same run from its settings and its ledger. It finds the noise in the ledger if it
+  requests it with the same candidates in every round, and must publish the same samples;
 - in one process: another run of hundreds of rounds, uninterrupted, whose memory and handles must not grow.
 
 Resident memory, open handles and threads are read from /proc twenty times a second.
@@ -73,7 +73,7 @@ DIMENSION, RECORDS, SAMPLES = 32, 20_000, 40
 
 @dataclass(frozen=True)
 class Load:
-    """A run of so many rounds: how its process is started in a folder, and where its ledger is."""
+    """A run with its number of rounds, how its process is started in a folder, and where its ledger is."""
 
     rounds: int
     samples: int
@@ -84,7 +84,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Look:
-    """A process at an instant."""
+    """The state of a process at one time."""
 
     round: int  # those that are done
     resident: float  # MiB
@@ -94,7 +94,7 @@ class Look:
 
 @dataclass
 class Life:
-    """What became of one process."""
+    """The history of one process."""
 
     killed: bool
     code: int
@@ -104,7 +104,7 @@ class Life:
 
 @dataclass
 class Tally:
-    """What came of a run that was killed until it ended."""
+    """The outcome of a run that was killed until it ended."""
 
     kills: int = 0
     early: int = 0  # of those, while the process started
@@ -153,7 +153,7 @@ def texts(rounds: int, url: str) -> Load:
 
 @contextlib.contextmanager
 def service(seed: int) -> Iterator[FaultyServer]:
-    """Serve whole sentences, well and ill by turns."""
+    """Serve whole sentences, with and without faults in turn."""
     faulty_server.answer_to = lambda prompt, seed: write(Request(prompt, seed=seed))
     over = threading.Event()
     with FaultyServer(faults=PASSING, rate=0.0, seed=seed, hang=1.5, relents=5) as server:
@@ -173,7 +173,7 @@ def service(seed: int) -> Iterator[FaultyServer]:
 
 
 def look_at(process: int, run_folder: Path) -> Look | None:
-    """Read what a process holds; None if it is gone."""
+    """Read the resources of a process; None if it has ended."""
     try:
         status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
         handles = len(os.listdir(f"/proc/{process}/fd"))  # noqa: PTH208  (names alone, twenty times a second)
@@ -189,7 +189,7 @@ def rounds_done(run_folder: Path) -> int:
 
 @dataclass(frozen=True)
 class Kill:
-    """When to kill a process: so many seconds after it is seen to do something."""
+    """When to kill a process: a number of seconds after an observed event."""
 
     event: str
     seconds: float
@@ -203,7 +203,7 @@ class Kill:
 
 
 def live(load: Load, folder: Path, run_folder: Path, kill: Kill | None = None) -> Life:
-    """Start the process of a run and watch it until it ends, or until it is to be killed."""
+    """Start the process of a run and watch it until it ends or is killed."""
     log = folder / "said.txt"
     looks: list[Look] = []
     killed = False
@@ -232,7 +232,7 @@ def live(load: Load, folder: Path, run_folder: Path, kill: Kill | None = None) -
 
 
 def what_is_wrong(life: Life) -> str:
-    """Say what no user should have been shown, if anything was."""
+    """Return output that no user should see, if there was any."""
     for sign in ("Traceback", "internal error", "Warning", "Exception ignored"):
         if sign in life.said:
             return life.said[-2000:]
@@ -272,7 +272,7 @@ def kill_until_it_ends(load: Load, folder: Path, after_round: float, rng: random
 
 
 def final_wrongs(load: Load, folder: Path, run_folder: Path) -> list[str]:
-    """What is not as it should be after the end of a run."""
+    """Return what is wrong after the end of a run."""
     rounds = run_folder / "internal" / "rounds"
     audit = audit_run(run_folder, load.ledger(folder))
     charged = (audit.releases, released(load, folder))
@@ -293,7 +293,7 @@ def samples_of(run_folder: Path) -> int:
 
 
 def once_more(load: Load, folder: Path, run_folder: Path) -> Life:
-    """Make a run again from its settings and its ledger alone, undisturbed."""
+    """Repeat a run from its settings and its ledger, undisturbed."""
     again = folder / "again" / "internal"
     again.mkdir(mode=0o700, parents=True)
     for each in (run_folder / "internal").glob("settings.*"):
@@ -304,7 +304,7 @@ def once_more(load: Load, folder: Path, run_folder: Path) -> Life:
 def in_quarter(looks: list[Look], rounds: int, quarter: int) -> tuple[float, float, float, int]:
     """Return medians of resident MiB, handles and threads in a quarter of the rounds, and the fewest handles.
 
-    Connections come and go; what is never closed is in all looks, and so in the least.
+    Connections come and go; handles that are never closed are in every reading, and so in the fewest.
     """
     own = [each for each in looks if rounds * (quarter - 1) / 4 <= each.round < rounds * quarter / 4]
     if not own:

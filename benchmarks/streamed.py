@@ -2,11 +2,11 @@
 
 python benchmarks/streamed.py FOLDER [--records 10000000] [--candidates 2000] [--width 384]
 
-Random points of norm one are written into FOLDER/vectors, which needs 4 bytes for every number (15.4 GB by default),
-is made by the same code as `gape embed`, and is removed afterwards.  The files are put out of the page cache before the
-first count, which so reads from the disk and compares checksums; the second may find what the cache has kept.  Each
-step has a process of its own, whose largest resident memory is what the kernel says (ru_maxrss).  Counts of all records
-for a twentieth of the candidates are compared with the sum of `nearest_votes` over blocks of another size.
+Random points of norm one are written to FOLDER/vectors, which takes 4 bytes per number (15.4 GB by default), is made by
+the same code as `gape embed`, and is removed afterwards. The files are dropped from the page cache before the first
+count, which therefore reads from disk and compares checksums; the second count may use the cache. Each step runs in its
+own process, whose peak resident memory is that of the kernel (ru_maxrss). Counts of all records for a twentieth of the
+candidates are compared with the sum of `nearest_votes` over blocks of another size.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def vote(path: Path, candidates: int, width: int, rounds: int) -> tuple[list[flo
 
 
 def by_blocks(path: Path, candidates: int, width: int) -> tuple[float, Counts]:
-    """Count in memory, shard by shard, in blocks that are not those of the electorate."""
+    """Count in memory, shard by shard, in blocks other than those of the electorate."""
     points = points_of(0, candidates, width)
     counts = np.zeros(candidates, dtype=np.int64)
     start = time.perf_counter()

@@ -2,9 +2,9 @@
 
 python benchmarks/votes.py [--private 20000] [--candidates 16000] [--width 768] [--repeats 5]
 
-Both get all cores and the same points, clustered and of norm one, and take turns.  faiss builds its index
-each time, as the candidates are new in every round.  Memory is the peak above the loaded inputs, each in a
-process of its own (Linux: VmHWM).  Rows on which the two differ are judged in float64.
+Both get all cores and the same points, clustered and of norm one, and take turns. faiss builds its index each time,
+because the candidates are new in every round. Memory is the peak above the loaded inputs, each in its own process
+(Linux: VmHWM). Rows on which the two differ are decided in float64.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def clustered(n: int, centres: Points, rng: np.random.Generator) -> Points:
 
 
 def warm_up(engine: str, private: Points, candidates: Points) -> None:
-    """Load and compile everything, on candidates in pairs a hair apart, so that close calls are met too."""
+    """Load and compile everything, on pairs of nearly equal candidates, so that close decisions occur too."""
     pairs = np.concatenate([candidates[:4], np.nextafter(candidates[:4], np.float32(1))])
     ENGINES[engine](private[:64], pairs)
 
@@ -70,7 +70,7 @@ def peak_above_inputs(engine: str, folder: str) -> float:
 
 
 def differences(private: Points, candidates: Points) -> str:
-    """Say on how many rows the two engines differ and who, in float64, is right."""
+    """Report on how many rows the two engines differ, and which is right in float64."""
     ours, theirs = nearest(private, candidates), by_faiss(private, candidates)
     rows = np.flatnonzero(ours != theirs)
     x = private[rows].astype(np.float64)

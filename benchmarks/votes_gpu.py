@@ -1,18 +1,18 @@
-"""Exact nearest-candidate votes on a GPU: time by pass, what others take in the same run, and whether all is right.
+"""Exact nearest-candidate votes on a GPU: time by pass, time of other methods in the same run, and correctness.
 
 python benchmarks/votes_gpu.py --check                      # first: kernels against torch, hard cases, speed of shapes
 python benchmarks/votes_gpu.py [--private 5000000] [--candidates 80000] [--width 768] [--spread S] [--out FILE]
 
-Points are made up, clustered and of norm one, and generated on the GPU; with --spread, candidates are eight variations
-each, at about that distance from a point of their own.  Private points are on the GPU before the clock starts, as they
-are from the second round on; candidates come from the host, as in every round, and the counts go back there.
+Points are made up, clustered and of norm one, and generated on the GPU. With --spread, candidates come in groups of
+eight variations, at about that distance from a common point. Private points are on the GPU before the clock starts, as
+in every round but the first; candidates come from the host, and the counts go back there, as in every round.
 
-"float32" and "TF32" are a product by blocks with an arg-max, "DPSDA's" is what microsoft/DPSDA's torch back end does,
-torch.cdist and topk, by blocks too, for it would need the whole matrix of distances.  These are run on a part of the
-rows and their time is multiplied by the rest.
+"float32" and "TF32" are a product in blocks with an arg-max. "DPSDA's" is the torch back end of microsoft/DPSDA,
+torch.cdist and topk, also in blocks, because it would need the whole matrix of distances. These run on a part of the
+rows, and their time is extrapolated to all.
 
-Every row is checked: by float32 where its two best are farther apart than float32 can be wrong, by the definition in
-float64 on the best four where not, and a random 100,000 in any case.
+Every row is checked: by float32 if its two best scores differ by more than the error of float32, otherwise by the
+definition in float64 on the best four; a random 100,000 rows are checked by the definition in any case.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def clock(work: Callable[..., Any], *arguments: Any) -> float:
 
 
 class Timed(DeviceVoters):
-    """Takes the time of each pass; waiting for the device at each end makes the round a little longer."""
+    """Measures the time of each pass; waiting for the device makes a round a little longer."""
 
     seconds: dict[str, float]
 
@@ -102,7 +102,7 @@ def precision(*, tf32: bool) -> None:
 
 
 def by_product(private: Any, candidates: Any) -> Any:
-    """The best candidate of each row, by scores in the precision torch is set to, with the two best scores."""
+    """Return the best candidate of each row, by scores in the current precision of torch, and the two best scores."""
     lift = (candidates**2).sum(1) / -2
     found = []
     for rows in pieces(len(private), 8192):
@@ -125,7 +125,7 @@ def by_cdist(private: Any, candidates: Any) -> None:
 
 
 def by_definition(private: Any, candidates: Any) -> Any:
-    """The nearest by distances summed in order in float64, of the four best by a product in float64."""
+    """Return the nearest of the four best by a float64 product, by distances summed in order in float64."""
     right = candidates.double()
     lift = (right**2).sum(1) / -2
     found = []
@@ -141,7 +141,7 @@ def by_definition(private: Any, candidates: Any) -> Any:
 
 
 def verify(private: Any, candidates: Points, indices: Indices) -> dict[str, int]:
-    """Say how many rows were checked in which way and how many were wrong."""
+    """Report how many rows were checked in each way, and how many were wrong."""
     right, ours = torch.from_numpy(candidates).to(DEVICE), torch.from_numpy(indices).to(DEVICE)
     precision(tf32=False)
     leader, best, second = by_product(private, right)
@@ -244,7 +244,7 @@ def report(result: dict[str, Any]) -> None:
 
 
 def engines() -> dict[str, Engine]:
-    """Torch, and every shape of the kernels if there is Triton."""
+    """Return torch and, with Triton, every shape of the kernels."""
     found: dict[str, Engine] = {"torch": _by_torch}
     try:
         kernels: Any = importlib.import_module("gape.voting.kernels")
@@ -258,7 +258,7 @@ def engines() -> dict[str, Engine]:
 
 
 def check_sums(tried: dict[str, Engine]) -> None:
-    """Compare with float64, on random numbers and on sums that every cut-off makes smaller.
+    """Compare with float64, on random numbers and on sums that truncation always makes smaller.
 
     Errors are in units of 2^-23 times the product of the norms, of which 3k/2 are allowed.
     """
@@ -291,7 +291,7 @@ def check_sums(tried: dict[str, Engine]) -> None:
 
 
 def check_winners() -> None:
-    """Compare with the reference on points with ties, near ties, and norms of all orders."""
+    """Compare with the reference on points with ties, near ties, and norms of all magnitudes."""
     rng = np.random.default_rng(0)
     base = rng.standard_normal((700, 40)).astype(np.float32)
     orders = (10.0 ** rng.uniform(-17, 17, size=(700, 1))).astype(np.float32)

@@ -60,7 +60,7 @@ def test_errors_come_in_one_line(here: Path) -> None:
     assert "does not exist" in one_line_error(gape("evaluate", "nothing", "--private", "reviews.csv"))
     assert "no column" in one_line_error(gape("evaluate", "runs/reviews", "--private", "reviews.csv", "--text", "x"))
     refused = gape("evaluate", "runs/reviews", "--private", "reviews.csv", "--out", "runs/reviews/release/x.json")
-    assert "lies among what a run publishes" in one_line_error(refused)
+    assert "lies among the files that a run publishes" in one_line_error(refused)
 
 
 def test_help_says_that_it_is_not_private() -> None:
@@ -70,8 +70,8 @@ def test_help_says_that_it_is_not_private() -> None:
 def test_only_an_evaluation_is_written_over(here: Path) -> None:
     asked = ["evaluate", "runs/reviews", "--private", "reviews.csv", "--sample", "20", "--k", "2", "--out"]
     whole = (here / "others.csv").read_bytes()
-    assert "others.csv exists and is no evaluation" in one_line_error(gape(*asked, "others.csv"))
+    assert "others.csv exists and is not an evaluation" in one_line_error(gape(*asked, "others.csv"))
     assert (here / "others.csv").read_bytes() == whole
     (here / "mine.json").write_text('["mine"]')
-    assert "mine.json exists and is no evaluation" in one_line_error(gape(*asked, "mine.json"))
+    assert "mine.json exists and is not an evaluation" in one_line_error(gape(*asked, "mine.json"))
     assert [gape(*asked, "found.json").exit_code for _ in range(2)] == [0, 0]

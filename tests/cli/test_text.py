@@ -138,7 +138,7 @@ def test_settings_from_a_file_with_flags_on_top(here: Path) -> None:
         (["reviews.csv", "--text", "review", "--epsilon", "1", "--generator", "gpt"], "generator must be one of"),
         (["reviews.csv", "--text", "review", "--epsilon", "1", "--delta", "2"], "delta must"),
         (["reviews.csv", "--text", "review", "--epsilon", "1", "--prompts", "none"], "prompts 'none' are not known"),
-        (["prompts.toml", "--epsilon", "1"], "kind of file that is not read"),
+        (["prompts.toml", "--epsilon", "1"], "of a kind that is not supported"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(here: Path, arguments: list[str], message: str) -> None:

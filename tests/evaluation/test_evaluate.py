@@ -88,7 +88,7 @@ class TestRun:
         export(here / "run", here / "exported", "hf")
         for folder in (here / "exported", here / "run" / "release"):
             assert not any("evaluation" in path.name or b"recall" in path.read_bytes() for path in files(folder))
-        with pytest.raises(PrivacyError, match="lies among what a run publishes"):
+        with pytest.raises(PrivacyError, match="lies among the files that a run publishes"):
             evaluate(here / "run", here / "reviews.csv", out=here / "run" / "release" / "scores.json")
 
     def test_records_that_voted_are_said_to_have_voted(self, here: Path, scored: Evaluation) -> None:
@@ -206,7 +206,7 @@ class TestFiles:
     def test_records_on_both_sides_are_a_remark(self) -> None:
         rows = [row["review"] for row in private_rows(60)]
         found = evaluate(texts_of(120), rows[:40], held_out=rows[30:])
-        assert any("held out as well: 10." in remark for remark in found.remarks)
+        assert any("held-out records: 10." in remark for remark in found.remarks)
 
     def test_a_sample_bounds_the_cost(self) -> None:
         rows = [row["review"] for row in private_rows(60)]
@@ -232,7 +232,7 @@ def test_what_cannot_be_scored_is_refused(here: Path, tmp_path: Path) -> None:
         evaluate(texts_of(10), rows, embedder="openai:tiny", embedder_base_url="http://127.0.0.1:9/v1")
     with closing(Ledger(tmp_path / "ledger", parts.BUDGET)) as ledger:
         parts.small_run(tmp_path / "vectors", ledger)
-    with pytest.raises(RunError, match="holds no run of `gape run`"):
+    with pytest.raises(RunError, match="is not the folder of a run made by `gape run`"):
         evaluate(tmp_path / "vectors", rows)
 
 

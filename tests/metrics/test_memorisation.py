@@ -107,7 +107,7 @@ class TestLongestSharedRuns:
         assert found.tolist() == by_all_pairs(private, synthetic)
 
     def test_refuses_no_texts(self) -> None:
-        with pytest.raises(InputError, match="lists of at least one text"):
+        with pytest.raises(InputError, match="list of at least one text"):
             longest_shared_runs([], ["a"])
-        with pytest.raises(InputError, match="lists of at least one text"):
+        with pytest.raises(InputError, match="list of at least one text"):
             longest_shared_runs(["a"], "a")

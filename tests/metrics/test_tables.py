@@ -31,5 +31,5 @@ def test_one_column_has_no_pairs() -> None:
 def test_tables_that_do_not_compare_are_refused(shapes: tuple[tuple[int, ...], ...]) -> None:
     real, made = (np.zeros(shape, dtype=np.int64) for shape in shapes)
     for measure in (column_distances, pair_distance):
-        with pytest.raises(InputError, match="tables need rows and the same columns"):
+        with pytest.raises(InputError, match="tables must have rows and the same number of columns"):
             measure(real, made)

@@ -107,6 +107,6 @@ class Curves(Modality):
         bars = ((samples - low) / np.maximum(high - low, 1e-9) * (len(_BARS) - 1)).round().astype(int)
         return ["".join(_BARS[bar] for bar in curve) for curve in bars]
 
-    def measures(self, real: Samples, made: Samples, scoring: Scoring) -> Groups:
-        apart = float(np.abs(real.mean(axis=0) - made.mean(axis=0)).mean())
+    def measures(self, real: Samples, synthetic: Samples, scoring: Scoring) -> Groups:
+        apart = float(np.abs(real.mean(axis=0) - synthetic.mean(axis=0)).mean())
         return {"Curves": (Measure("mean curve distance", apart, "between the mean curves, over all hours"),)}

@@ -157,7 +157,7 @@ main()
     def test_errors_name_rows_and_no_content(self, data: Path) -> None:
         rows = private_rows(3)
         rows[2]["who"] = " "
-        with pytest.raises(InputError, match=r"row 3 of reviews\.csv has nothing in column 'who'"):
+        with pytest.raises(InputError, match=r"row 3 of reviews\.csv is empty in column 'who'"):
             embed_texts(chosen(write_csv(data, rows), text="review", user="who"), data.parent / "vectors")
         with pytest.raises(InputError, match="has no column 'none'"):
             embed_texts(chosen(data, text="none"), data.parent / "vectors")

@@ -50,17 +50,17 @@ def test_sorting_on_disk_gives_the_digest_of_sorting_in_memory(
 def test_a_text_that_all_records_share_takes_the_room_of_one(tmp_path: Path, in_small_steps: None) -> None:
     digests = [record_digest(b"same")] * 1000
     sizes = []
-    original = module._merged
+    original = module._merged_counts
 
     def watched(digests: list[np.ndarray], times: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         sizes.append(sum(map(len, digests)))
         return original(digests, times)
 
-    module._merged = watched
+    module._merged_counts = watched
     try:
         assert module._joined_digest(digests_on_disk(tmp_path / "digests", digests), 1000) == dataset_digest(digests)
     finally:
-        module._merged = original
+        module._merged_counts = original
     assert max(sizes) <= 2 * module._SPAN + module._STEP
 
 

@@ -56,13 +56,17 @@ class RunAudit:
 
     def text(self) -> str:
         """Return the result in a sentence or two."""
-        made = f"{self.releases} of {self.plan.rounds} releases were made, which cost epsilon {stated(self.epsilon)}"
+        releases = (
+            f"{self.releases} of {self.plan.rounds} releases were made, which cost epsilon {stated(self.epsilon)}"
+        )
         claim = f"the claim is {stated(self.plan.epsilon)} at delta {stated(self.plan.delta, 3)}"
         if self.passed:
             stage = "statement, plan and ledger agree" if self.finished else "plan and ledger agree so far"
-            return f"The books are in order: {stage}; {made}, and {claim}."
+            return f"The books are in order: {stage}; {releases}, and {claim}."
         failed = ", ".join(check.name for check in self.checks if not check.passed)
-        return f"THE BOOKS ARE NOT IN ORDER, see {failed}; {made}, and {claim}. Do not rely on this run's guarantee."
+        return (
+            f"THE BOOKS ARE NOT IN ORDER, see {failed}; {releases}, and {claim}. Do not rely on this run's guarantee."
+        )
 
 
 def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
@@ -76,29 +80,29 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
     run = Path(run)
     layout = Layout(run)
     if not layout.is_run:
-        raise RunError(f"{run} is not the folder of a run that was started; give the folder it was made in")
+        raise RunError(f"{run} is not the folder of a run that was started; name the folder of one")
     folder = _check_folder(run)
     begun = read_begun(run)
     name, ledger_id, plan = begun.run, begun.ledger, begun.plan
     facts, books = _read_ledger(Path(ledger) if ledger else _ledger_path(run))
-    mine = books.get(name, [])
+    entries = books.get(name, [])
     total = _total(books, plan.delta)
     checks = [
         folder,
         _check_identity(ledger_id, facts),
         check_accounts(plan) if math.isfinite(plan.epsilon) else _no_claim(),
-        _check_sigma(plan, mine),
-        _check_unit(plan, facts, mine),
-        _check_rounds(plan, mine),
-        _check_votes(layout, mine),
-        _check_source(mine),
+        _check_sigma(plan, entries),
+        _check_unit(plan, facts, entries),
+        _check_releases(plan, entries),
+        _check_votes(layout, entries),
+        _check_source(entries),
         _check_budget(facts, books),
     ]
     has_statement = layout.statement.exists()
     if has_statement:
-        checks.append(_check_statement(layout, plan, facts, mine, total))
-    cost = spent([entry.release for entry in mine], plan.delta)
-    return RunAudit(plan, len(mine), cost, has_statement and len(mine) == plan.rounds, tuple(checks))
+        checks.append(_check_statement(layout, plan, facts, entries, total))
+    cost = spent([entry.release for entry in entries], plan.delta)
+    return RunAudit(plan, len(entries), cost, has_statement and len(entries) == plan.rounds, tuple(checks))
 
 
 def _check_folder(run: Path) -> Check:
@@ -151,54 +155,58 @@ def _no_claim() -> Check:
     return Check("accounts", passed=False, finding="epsilon inf claims no privacy: the run is NOT PRIVATE")
 
 
-def _check_sigma(plan: Plan, mine: list[Entry]) -> Check:
+def _check_sigma(plan: Plan, entries: list[Entry]) -> Check:
     """Compare each release with the plan, and the plan with the noise that its claim requires."""
     needed = noise_scale(
         plan.epsilon, plan.delta, plan.rounds, neighbours=plan.neighbours, votes_per_unit=plan.votes_per_unit
     )
-    sigmas = sorted({entry.release.sigma for entry in mine})
-    wrong = [entry.turn for entry in mine if entry.release.sigma != plan.sigma]
+    sigmas = sorted({entry.release.sigma for entry in entries})
+    wrong = [entry.turn for entry in entries if entry.release.sigma != plan.sigma]
     seen = " and ".join(f"{sigma:g}" for sigma in sigmas) or "none yet"
     finding = f"derived from the claim {needed:g}, planned {plan.sigma:g}, recorded {seen}"
     if wrong:
-        finding += f"; not as planned in {_rounds(wrong)}"
+        finding += f"; not as planned in {_rounds_in_words(wrong)}"
     return Check("sigma", not wrong, finding)
 
 
-def _check_unit(plan: Plan, facts: dict[str, str], mine: list[Entry]) -> Check:
-    votes = sorted({entry.release.votes_per_unit for entry in mine})
+def _check_unit(plan: Plan, facts: dict[str, str], entries: list[Entry]) -> Check:
+    votes = sorted({entry.release.votes_per_unit for entry in entries})
     passed = facts["neighbours"] == plan.neighbours and votes in ([], [plan.votes_per_unit])
     seen = f"ledger: neighbours by {facts['neighbours']}, votes per unit {', '.join(map(str, votes)) or 'none yet'}"
     return Check("unit", passed, f"{seen}; plan: neighbours by {plan.neighbours}, votes per unit {plan.votes_per_unit}")
 
 
-def _check_rounds(plan: Plan, mine: list[Entry]) -> Check:
-    turns = [entry.turn for entry in mine]
+def _check_releases(plan: Plan, entries: list[Entry]) -> Check:
+    turns = [entry.turn for entry in entries]
     passed = turns == list(range(1, len(turns) + 1)) and len(turns) <= plan.rounds
     finding = f"{len(turns)} releases in the ledger for {plan.rounds} rounds planned"
-    return Check("releases", passed, finding if passed else f"{finding}, for {_rounds(turns)}")
+    return Check("releases", passed, finding if passed else f"{finding}, for {_rounds_in_words(turns)}")
 
 
-def _check_votes(layout: Layout, mine: list[Entry]) -> Check:
-    """Compare the votes on disk with those that were charged: others would be a second draw, or were never paid for."""
-    charged = {entry.turn: entry.votes for entry in mine}
+def _check_votes(layout: Layout, entries: list[Entry]) -> Check:
+    """Compare the votes on disk with those that were charged; others would be a second draw, or not paid for."""
+    charged = {entry.turn: entry.votes for entry in entries}
     kept = {turn: layout.round(turn).votes for turn in layout.voted()}
-    wrong = [turn for turn in kept if turn not in charged or not _same(kept[turn], charged[turn])]
+    wrong = [turn for turn in kept if turn not in charged or not _same_votes(kept[turn], charged[turn])]
     finding = f"the votes of {len(kept)} rounds on disk are those in the ledger"
     if wrong:
-        finding = f"the votes on disk of {_rounds(wrong)} are not those in the ledger: released and not charged"
+        finding = (
+            f"the votes on disk of {_rounds_in_words(wrong)} are not those in the ledger: released and not charged"
+        )
     return Check("votes", not wrong, finding)
 
 
-def _same(file: Path, charged: NoisyVotes) -> bool:
+def _same_votes(file: Path, charged: NoisyVotes) -> bool:
     table = read_table(file)
     return table.column_names == ["noisy_votes"] and np.array_equal(table["noisy_votes"].to_numpy(), charged)
 
 
-def _check_source(mine: list[Entry]) -> Check:
-    wrong = [entry.turn for entry in mine if not entry.secure]
+def _check_source(entries: list[Entry]) -> Check:
+    wrong = [entry.turn for entry in entries if not entry.secure]
     if wrong:
-        finding = f"noise from a known seed, or private data used without noise, in {_rounds(wrong)}: NOT PRIVATE"
+        finding = (
+            f"noise from a known seed, or private data used without noise, in {_rounds_in_words(wrong)}: NOT PRIVATE"
+        )
         return Check("source", passed=False, finding=finding)
     return Check("source", passed=True, finding="all noise is recorded as from a secure source")
 
@@ -218,15 +226,17 @@ def _check_budget(facts: dict[str, str], books: dict[str, list[Entry]]) -> Check
     return Check("budget", passed, f"{finding} at delta {stated(delta, 3)}")
 
 
-def _check_statement(layout: Layout, plan: Plan, facts: dict[str, str], mine: list[Entry], total: float) -> Check:
+def _check_statement(layout: Layout, plan: Plan, facts: dict[str, str], entries: list[Entry], total: float) -> Check:
     """Compare the statement, its figures and its text, with the ledger."""
     try:
         statement = read_statement(layout.statement)
     except RunError:
         return Check("statement", passed=False, finding="it is damaged, or claims more than the releases it lists")
     complete = layout.round(plan.rounds).synthetic.exists()
-    told = mine if complete else mine[: len(statement.sigma)]  # an extended run keeps its statement until it ends
-    wrong = _misstated(statement, told, facts["neighbours"], plan.delta, total)
+    covered = (
+        entries if complete else entries[: len(statement.sigma)]
+    )  # an extended run keeps its statement until it ends
+    wrong = _misstated(statement, covered, facts["neighbours"], plan.delta, total)
     if statement.ledger != facts.get("id", "")[:12]:
         wrong.append("ledger")
     if read_bounded(layout.words) != statement.text() + "\n":
@@ -241,12 +251,12 @@ def _check_statement(layout: Layout, plan: Plan, facts: dict[str, str], mine: li
 
 
 def _misstated(
-    statement: PrivacyStatement, told: list[Entry], neighbours: str, delta: float, total: float
+    statement: PrivacyStatement, covered: list[Entry], neighbours: str, delta: float, total: float
 ) -> list[str]:
     """Return the names of the fields in which a statement differs from the entries that it covers."""
-    releases = [entry.release for entry in told]
+    releases = [entry.release for entry in covered]
     cost = spent(releases, delta)
-    secure = all(entry.secure for entry in told)
+    secure = all(entry.secure for entry in covered)
     most = total * (1 + EPSILON_TOLERANCE)  # other runs may have spent more since
     agrees = {
         "sigma": statement.sigma == tuple(release.sigma for release in releases),
@@ -265,5 +275,5 @@ def _close(claimed: float, derived: float) -> bool:
     return claimed == derived or math.isclose(claimed, derived, rel_tol=EPSILON_TOLERANCE)
 
 
-def _rounds(turns: list[int]) -> str:
+def _rounds_in_words(turns: list[int]) -> str:
     return f"{'round' if len(turns) == 1 else 'rounds'} {', '.join(map(str, turns))}"

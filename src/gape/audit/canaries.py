@@ -101,9 +101,9 @@ class Game:
 
     def scores(self, votes: NoisyVotes) -> Indices:
         """Return a score per canary from the rounds, (T, v): counts of its candidates if in, minus those if out."""
-        mine = votes.sum(axis=0)[: -self.plan.votes_per_record].reshape(self.canaries, self.width)
+        sums = votes.sum(axis=0)[: -self.plan.votes_per_record].reshape(self.canaries, self.width)
         most = self.plan.votes_per_unit
-        scores: Indices = mine[:, :most].sum(axis=1) - mine[:, most:].sum(axis=1)
+        scores: Indices = sums[:, :most].sum(axis=1) - sums[:, most:].sum(axis=1)
         return scores
 
     @property

@@ -54,9 +54,10 @@ def check_sensitivity(plan: Plan, make: ElectorateMaker) -> Check:
     """
     release, votes = Release(0.0, plan.neighbours, plan.votes_per_unit), plan.votes_per_record
     records = 3 * plan.votes_per_unit // votes
-    mine, other = np.arange(records), records + np.arange(records)
+    unit, replacement = np.arange(records), records + np.arange(records)
     others = np.array([2 * records])
-    pair = [_with_user(own, others, votes) for own in (mine, other if plan.neighbours == "replace" else mine[:0])]
+    neighbour = replacement if plan.neighbours == "replace" else unit[:0]
+    pair = [_with_user(positions, others, votes) for positions in (unit, neighbour)]
     pairs = [[make(points, units=units, **votes_of(plan)) for points, units in pair]]
     if plan.votes_per_unit == votes:  # single records are counted by another code path
         pairs.append([make(np.unique(points[[0, -1]], axis=0), **votes_of(plan)) for points, _ in pair])
@@ -78,11 +79,15 @@ def check_runs(plan: Plan, runs: Sequence[Entries]) -> list[Check]:
     repeated = sum(run.repeated for run in runs)
     secure = sum(run.secure for run in runs)
     total = len(runs)
-    of = f"of {total} runs"
+
     return [
-        Check("charged", charged == total, f"{charged} {of} were charged for {plan.rounds} releases as planned"),
-        Check("drawn once", repeated == total, f"a round requested again was the same in {repeated} {of}"),
-        Check("secure source", secure == total, f"{secure} {of} are recorded with noise from a secure source"),
+        Check(
+            "charged", charged == total, f"{charged} of {total} runs were charged for {plan.rounds} releases as planned"
+        ),
+        Check("drawn once", repeated == total, f"a round requested again was the same in {repeated} of {total} runs"),
+        Check(
+            "secure source", secure == total, f"{secure} of {total} runs are recorded with noise from a secure source"
+        ),
     ]
 
 
@@ -90,13 +95,13 @@ def check_noise(sigma: float, residuals: NoisyVotes) -> list[Check]:
     """Whether noise, (runs, T, v), has whole numbers and the promised law, and is new for each run, round and count."""
     whole = residuals.dtype == np.int64
     kind = "64-bit integers" if whole else f"{residuals.dtype}, not 64-bit integers"
-    apart = _dependence(residuals)
-    worst = max(apart, key=lambda name: abs(apart[name]))
-    fresh = abs(apart[worst]) < -float(ndtri(NEVER / 2))
+    dependence = _dependence(residuals)
+    worst = max(dependence, key=lambda name: abs(dependence[name]))
+    fresh = abs(dependence[worst]) < -float(ndtri(NEVER / 2))
     return [
         Check("whole numbers", bool(whole), f"noisy votes are {kind}"),
         _check_law("law", residuals.ravel(), sigma),
-        Check("fresh", fresh, f"the largest dependence of noise is between {worst}: z = {apart[worst]:.2g}"),
+        Check("fresh", fresh, f"the largest dependence of noise is between {worst}: z = {dependence[worst]:.2g}"),
     ]
 
 

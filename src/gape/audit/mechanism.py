@@ -47,17 +47,17 @@ class PlanAudit:
     def text(self) -> str:
         """Return the result in a sentence or two."""
         plan, bounds = self.plan, self.bounds
-        found = (
+        finding = (
             f"with {CONFIDENCE:.1%} confidence epsilon is at least {bounds.any_mechanism:.3g}, and at least "
             f"{bounds.gaussian:.3g} if the noise is Gaussian; the claim is {plan.epsilon:g} at delta "
             f"{stated(plan.delta, 3)}"
         )
         failed = ", ".join(check.name for check in self.checks if not check.passed)
         if self.passed:
-            return f"Nothing found that breaks the claim: {found}. An audit can refute a claim, never prove it."
+            return f"Nothing found that breaks the claim: {finding}. An audit can refute a claim, never prove it."
         if not self.bounded:
-            return f"THE CLAIM IS FALSE: {found}." + (f" Failed too: {failed}." if failed else "")
-        return f"THE CLAIM IS NOT KEPT: the checks failed for {failed}, though {found}."
+            return f"THE CLAIM IS FALSE: {finding}." + (f" Failed too: {failed}." if failed else "")
+        return f"THE CLAIM IS NOT KEPT: the checks failed for {failed}, though {finding}."
 
 
 def audit_plan(
@@ -94,7 +94,9 @@ def audit_plan(
             residuals.append(votes - game.exact(tossed))
         if progress:
             progress((run + 1) * game.canaries, runs * game.canaries)
-    halves = [_split(np.array(scores[part]), coins[part]) for part in (slice(runs // 2), slice(runs // 2, runs))]
+    halves = [
+        _split_by_coin(np.array(scores[part]), coins[part]) for part in (slice(runs // 2), slice(runs // 2, runs))
+    ]
     checks = (
         check_accounts(plan),
         check_sensitivity(plan, make),
@@ -111,5 +113,5 @@ def usual_trials(plan: Plan) -> int:
     return min(_MOST_TRIALS, max(_LEAST_TRIALS, _USUAL_DRAWS // (plan.rounds * plan.release.unit_shifts)))
 
 
-def _split(scores: np.ndarray, coins: np.ndarray) -> Scores:
+def _split_by_coin(scores: np.ndarray, coins: np.ndarray) -> Scores:
     return Scores(inside=scores[coins], outside=scores[~coins])

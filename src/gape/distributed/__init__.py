@@ -1,1 +1,1 @@
-"""Votes and texts from other machines: a Ray cluster, or the devices of the owners of the data."""
+"""Votes and texts from other machines: the workers of a Ray cluster, or the devices of the data owners."""

@@ -1,1 +1,1 @@
-"""How good synthetic data is: scores of a run, methods side by side, diagnostics of a generator."""
+"""How good synthetic data is: scores of a run, comparisons of methods, diagnostics of a generator."""

@@ -1,4 +1,4 @@
-"""Round by round, drawn: for a run's internal folder."""
+"""The chart of scores round by round, for the internal folder of a run."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 _RED = "#B00020"
 
 
-def draw_rounds(path: Path, found: Evaluation) -> None:
-    """Draw recall, mean nearest distance and W1 after every round, marked as what they are."""
-    turns = [each.round for each in found.rounds]
+def draw_rounds(path: Path, evaluation: Evaluation) -> None:
+    """Draw recall, mean nearest distance and W1 after each round, marked as not private."""
+    turns = [scores.round for scores in evaluation.rounds]
     panels = {
-        "recall (more is better)": [each.recall for each in found.rounds],
-        "mean nearest distance (less is better)": [each.mean_nearest_distance for each in found.rounds],
-        "$W_1$ (less is better)": [each.wasserstein1 for each in found.rounds],
+        "recall (more is better)": [scores.recall for scores in evaluation.rounds],
+        "mean nearest distance (less is better)": [scores.mean_nearest_distance for scores in evaluation.rounds],
+        "$W_1$ (less is better)": [scores.wasserstein1 for scores in evaluation.rounds],
     }
     with figure(path, columns=3, size=(9.0, 2.9)) as (fig, axes):
         for axis, (title, values) in zip(axes[0], panels.items(), strict=True):
             axis.plot(turns, values, color=COLOURS["GAPE"], marker="o")
             axis.set(title=title, xlabel="round")
             axis.set_xticks(turns if len(turns) <= 12 else turns[:: len(turns) // 10])
-        by = " (in-sample)" if found.in_sample else ", held out"
-        fig.suptitle(f"NOT differentially private: scored by private records{by}", color=_RED, fontsize=9.5)
+        scorers = " (in-sample)" if evaluation.in_sample else ", held out"
+        fig.suptitle(f"NOT differentially private: scored by private records{scorers}", color=_RED, fontsize=9.5)

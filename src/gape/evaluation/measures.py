@@ -1,4 +1,4 @@
-"""What is measured, group by group, each with what it says in plain words."""
+"""The measures of an evaluation, group by group, each explained in plain words."""
 
 from __future__ import annotations
 
@@ -10,117 +10,119 @@ import numpy as np
 
 from gape.core.types import Points, Samples
 from gape.metrics.intervals import bootstrap
-from gape.metrics.measure import Measure, Scoring
+from gape.metrics.measure import Measure, Scoring, nth_nearest
 from gape.metrics.memorisation import closest_record_test
 from gape.metrics.nearest import nearest_distances
 from gape.metrics.neighbours import members, neighbour_squares
+from gape.metrics.text import total_variation
 from gape.metrics.transport import frechet, sinkhorn1, wasserstein1
 from gape.metrics.usefulness import classify
 from gape.modalities import Modality, keys
 
-_ALIKE = 0.05  # above this p-value a test is said to have found nothing
+_SIGNIFICANT = 0.05  # a p-value above this counts as chance
 
 
-def beside(measures: Sequence[Measure], real: Sequence[Measure]) -> tuple[Measure, ...]:
-    """Put the values of real records beside those of synthetic ones."""
-    values = {each.name: each.value for each in real}
-    return tuple(replace(each, real=values.get(each.name, each.real)) for each in measures)
+def with_real_values(measures: Sequence[Measure], real: Sequence[Measure]) -> tuple[Measure, ...]:
+    """Add the values of real records to the measures of synthetic ones."""
+    values = {measure.name: measure.value for measure in real}
+    return tuple(replace(measure, real=values.get(measure.name, measure.real)) for measure in measures)
 
 
-def of_points(nouns: str, real: Points, points: Points, scoring: Scoring) -> tuple[Measure, ...]:
-    """Score points by the records at `real`, (n, d): how much is reached, how well, and how far away the whole is."""
+def nearness(nouns: str, real: Points, points: Points, scoring: Scoring) -> tuple[Measure, ...]:
+    """Measure how many records at `real`, (n, d), the points reach, how closely, and how far the sets are apart."""
     rng = np.random.default_rng([scoring.seed, *b"points"])
     k = scoring.k
     inside, around = members(real, neighbour_squares(real, k)[:, -1], points)
     gaps = nearest_distances(real, points)
-    few, some = (each[rng.permutation(len(each))[: scoring.sample]] for each in (real, points))
-    divergence = sinkhorn1(few, some, scoring.blur)
-    recall, precision, gap = (bootstrap(each, rng) for each in (inside > 0, around > 0, gaps))
-    sizes = f"{len(few):,} records against {len(some):,} {nouns}"
-    nth = {1: "", 2: "2nd ", 3: "3rd "}.get(k, f"{k}th ")
+    some_real, some_points = (side[rng.permutation(len(side))[: scoring.sample]] for side in (real, points))
+    divergence = sinkhorn1(some_real, some_points, scoring.blur)
+    recall, precision, gap = (bootstrap(scores, rng) for scores in (inside > 0, around > 0, gaps))
+    sizes = f"{len(some_real):,} records against {len(some_points):,} {nouns}"
     return (
         Measure.within(
             "recall",
             recall,
-            f"{recall.value:.0%} of the records have one of the {nouns} as near as their {nth}nearest record",
+            f"{recall.value:.0%} of the records have one of the {nouns} as near as their {nth_nearest(k)} record",
         ),
         Measure.within("precision", precision, f"{precision.value:.0%} of the {nouns} are that near to some record"),
         Measure(
             "density",
             float(around.sum() / (k * len(points))),
-            f"how crowded the places of the {nouns} are with records; about 1 for real ones",
+            f"mean number of records around one of the {nouns}, divided by {k}; about 1 for real ones",
         ),
         Measure.within(
             "mean nearest distance",
             gap,
-            f"from a record to the nearest of the {nouns}; of unit vectors, 1.4 is unrelated",
+            f"from a record to the nearest of the {nouns}; for unit vectors, 1.4 means unrelated",
         ),
-        Measure("coverage error", float(gaps.max()), "the same for the record that is worst off"),
-        Measure("W1", wasserstein1(few, some), f"how far the {nouns} must move to become the records; {sizes}"),
+        Measure("coverage error", float(gaps.max()), "the same distance for the worst record"),
+        Measure(
+            "W1",
+            wasserstein1(some_real, some_points),
+            f"mean distance the {nouns} must move to become the records; {sizes}",
+        ),
         Measure(
             "Sinkhorn W1",
             divergence.value,
-            f"the same with a blur of {scoring.blur:g}, less what chance adds"
+            f"the same with a blur of {scoring.blur:g}, corrected for chance"
             + ("" if divergence.converged else "; NOT converged"),
         ),
-        Measure("Fréchet distance", frechet(real, points), "between means and covariances alone"),
+        Measure("Fréchet distance", frechet(real, points), "compares only means and covariances"),
     )
 
 
-def of_memory(
+def memorisation(
     kind: Modality,
     private: tuple[Samples, Points],
     held_out: tuple[Samples, Points] | None,
     synthetic: tuple[Samples, Points],
     scoring: Scoring,
 ) -> tuple[Measure, ...]:
-    """Look for private records among the synthetic ones; with held-out records, beside what chance brings."""
+    """Look for copies of private records in the synthetic data; held-out records show what is due to chance."""
     rng = np.random.default_rng([scoring.seed, *b"memory"])
-    made, points = synthetic
+    content, points = synthetic
     closest = float(np.median(nearest_distances(points, private[1])))
-    copied = len(set(keys(private[0])) & set(keys(made)))
+    copied = len(set(keys(private[0])) & set(keys(content)))
     measures = [
         Measure(f"{kind.nouns} that are records", float(copied), kind.copied),
         Measure(
             "median distance to closest record", closest, f"from a synthetic {kind.noun} to the nearest private one"
         ),
-        *kind.shared(private[0], made),
+        *kind.shared(private[0], content),
     ]
     if held_out is None:
         return tuple(measures)
     test = closest_record_test(private[1], held_out[1], points, rng)
-    verdict = "no more than chance" if test.p_value > _ALIKE else "more than chance: look at the closest pairs"
+    verdict = "no more than chance" if test.p_value > _SIGNIFICANT else "more than chance: look at the closest pairs"
     return (
         *measures,
         Measure(
             "closest record is private",
             test.share,
-            f"share of the {kind.nouns}; {test.expected:.3g} is expected where no record was seen",
+            f"share of the {kind.nouns}; {test.expected:.3g} is expected if no record was seen",
         ),
         Measure("p-value of that", test.p_value, verdict),
         *kind.shared_by_chance(private[0], held_out[0]),
     )
 
 
-def of_labels(
+def label_usefulness(
     real: tuple[Sequence[str], Points], synthetic: tuple[Sequence[str], Points], scoring: Scoring
 ) -> tuple[Measure, ...]:
-    """Train a classifier on the synthetic texts and have it label the records; compare how common labels are."""
+    """Train a classifier on the synthetic records, test it on the real ones, and compare the label frequencies."""
     rng = np.random.default_rng([scoring.seed, *b"labels"])
-    found = classify(synthetic[1], list(synthetic[0]), real[1], list(real[0]))
-    accuracy = bootstrap(found.correct, rng)
-    shares = [
-        {label: share / len(labels) for label, share in Counter(labels).items()} for labels in (real[0], synthetic[0])
-    ]
-    apart = sum(abs(shares[0].get(label, 0.0) - shares[1].get(label, 0.0)) for label in {*shares[0], *shares[1]}) / 2
-    commonest = max(shares[0].values())
+    result = classify(synthetic[1], list(synthetic[0]), real[1], list(real[0]))
+    accuracy = bootstrap(result.correct, rng)
+    counts, synthetic_counts = Counter(real[0]), Counter(synthetic[0])
+    distance = total_variation(counts, synthetic_counts)
+    commonest = max(counts.values()) / counts.total()
     return (
         Measure.within(
             "accuracy",
             accuracy,
-            f"{accuracy.value:.0%} of the records are labelled rightly by what the texts teach; always the commonest "
-            f"label would give {commonest:.0%}",
+            f"a classifier trained on the texts labels {accuracy.value:.0%} of the records correctly; always guessing "
+            f"the commonest label gives {commonest:.0%}",
         ),
-        Measure("balanced accuracy", found.balanced_accuracy, "the same with every label counting alike"),
-        Measure("label distance", apart, "0 where labels are as common among texts as among records"),
+        Measure("balanced accuracy", result.balanced_accuracy, "the same with equal weight for each label"),
+        Measure("label distance", distance, "0 if labels are as frequent among the texts as among the records"),
     )

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-# Okabe & Ito's palette, which readers with any common colour blindness can tell apart; markers tell it again.
+# Okabe & Ito's palette, which readers with any common colour blindness can tell apart; markers differ as well.
 COLOURS = {"Ranking": "#D55E00", "Subsampling": "#0072B2", "K-medoids": "#CC79A7", "GAPE": "#009E73"}
 MARKERS = {"Ranking": "s", "Subsampling": "D", "K-medoids": "^", "GAPE": "o"}
 GREY = "#8C8C8C"
 INK = "#333333"
-_LAST = "#D55E00"  # stands out from every colour of the rounds
+_LAST = "#D55E00"  # stands out from the colours of the rounds
 
 _STYLE: dict[Any, Any] = {  # matplotlib types the keys as a Literal of all of its settings
-    "svg.hashsalt": "gape",  # the same drawing is the same file
+    "svg.hashsalt": "gape",  # makes the files reproducible
     "font.size": 9.0,
     "axes.titlesize": 9.5,
     "axes.labelsize": 9.0,
@@ -58,14 +58,14 @@ _STYLE: dict[Any, Any] = {  # matplotlib types the keys as a Literal of all of i
 
 @dataclass(frozen=True)
 class Trajectory:
-    """The samples of a run after every round, with the sample of the round before that each comes from."""
+    """The samples of a run after each round, and the sample of the previous round that each comes from."""
 
     samples: tuple[Samples, ...]  # S(0), ..., S(T)
-    parents: tuple[Indices, ...]  # parents[t - 1][i]: the member of S(t - 1) that S(t)[i] is, or varies
+    parents: tuple[Indices, ...]  # parents[t - 1][i]: index in S(t - 1) of the sample that S(t)[i] equals or varies
 
     @classmethod
     def of(cls, states: Iterable[State]) -> Trajectory:
-        """Gather the trajectory from all states of a run, in order."""
+        """Collect the trajectory from all states of a run, in order."""
         samples: list[Samples] = []
         parents: list[Indices] = []
         proposal = None
@@ -84,17 +84,17 @@ class Trajectory:
         return len(self.samples) - 1
 
     def ancestry(self, turn: int) -> NDArray[np.float32]:
-        """Return the way of each member of S(turn) from the start, (turn + 1, len(S(turn)), d)."""
+        """Return the path of each member of S(turn) from the start, (turn + 1, len(S(turn)), d)."""
         members = np.arange(len(self.samples[turn]))
-        way = [self.samples[turn]]
+        path = [self.samples[turn]]
         for t in range(turn, 0, -1):
             members = self.parents[t - 1][members]
-            way.append(self.samples[t - 1][members])
-        return np.stack(way[::-1]).astype(np.float32)
+            path.append(self.samples[t - 1][members])
+        return np.stack(path[::-1]).astype(np.float32)
 
 
 def require_matplotlib() -> None:
-    """Refuse to go on without matplotlib; for callers that should not find out after the work."""
+    """Raise an error if matplotlib is missing, so that callers can check before a long computation."""
     try:
         import matplotlib as mpl  # noqa: F401, PLC0415
     except ImportError as error:
@@ -105,7 +105,7 @@ def require_matplotlib() -> None:
 def figure(
     path: str | Path, *, rows: int = 1, columns: int = 1, size: tuple[float, float], **options: Any
 ) -> Iterator[tuple[Figure, NDArray[Any]]]:
-    """Yield a figure of `size` inches with its axes, (rows, columns); write it to `path` as PNG at the end."""
+    """Yield a figure of `size` inches with its axes, (rows, columns), and write it to `path` as PNG at the end."""
     require_matplotlib()
     import matplotlib as mpl  # noqa: PLC0415  (an optional extra)
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -125,9 +125,9 @@ def trajectory_figure(
     rounds: Sequence[int] = (0, 1, 2, 5, 10, 20),
     colour: str = COLOURS["GAPE"],
 ) -> None:
-    """Draw the samples after some rounds of a run in the plane, with the way that each has come.
+    """Draw the samples after some rounds of a run in the plane, with the path of each.
 
-    The private points are drawn as well: for data that was made up, or is public, only.
+    The private points are drawn as well, so use this only for made-up or public data.
     """
     shown = [t for t in rounds if t < trajectory.last] + [trajectory.last]
     with figure(path, columns=len(shown), size=(1.65 * len(shown), 3.1), sharex=True, sharey=True) as (fig, axes):
@@ -142,9 +142,9 @@ def trajectory_figure(
 
 
 def comparison_figure(path: str | Path, private: Points, trajectories: Mapping[str, Trajectory], title: str) -> None:
-    """Draw the whole trajectory of several runs side by side, coloured by round, the last samples marked.
+    """Draw the trajectories of several runs side by side, coloured by round, with the last samples marked.
 
-    The private points are drawn as well: for data that was made up, or is public, only.
+    The private points are drawn as well, so use this only for made-up or public data.
     """
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415  (an optional extra)
 
@@ -170,35 +170,35 @@ def comparison_figure(path: str | Path, private: Points, trajectories: Mapping[s
         bar.locator = MaxNLocator(integer=True, nbins=5)
         bar.outline.set_visible(False)
         fig.suptitle(title, fontsize=10.5)
-        _legend(fig, _LAST, marker="*", way=INK, label="synthetic points after the last round")
+        _legend(fig, _LAST, marker="*", path_colour=INK, label="synthetic points after the last round")
 
 
-def dimension_figure(path: str | Path, seen: Diagnosis) -> None:
-    """Draw the intrinsic dimension of variations against their scale: the median over texts, the least and the most."""
-    counts = np.array([[found.dimension for found in each.dimensions] for each in seen.scales])  # (scales, texts)
-    scales = [each.scale for each in seen.scales]
+def dimension_figure(path: str | Path, diagnosis: Diagnosis) -> None:
+    """Draw the intrinsic dimension of variations against their scale: the median and the range over texts."""
+    counts = np.array([[d.dimension for d in at_scale.dimensions] for at_scale in diagnosis.scales])  # (scales, texts)
+    scales = [at_scale.scale for at_scale in diagnosis.scales]
     with figure(path, size=(4.6, 3.2)) as (_, axes):
         axis = axes[0, 0]
         axis.fill_between(scales, counts.min(axis=1), counts.max(axis=1), color=COLOURS["GAPE"], alpha=0.2, linewidth=0)
         axis.plot(scales, np.median(counts, axis=1), color=COLOURS["GAPE"], marker="o")
         axis.set(
-            title=f"Directions that hold 80% of the variation, of {seen.ambient}",
+            title=f"Directions that hold 80% of the variation, of {diagnosis.ambient}",
             xlabel="scale of the variations",
             ylabel="intrinsic dimension",
             ylim=(0, None),
         )
 
 
-def decay_figure(path: str | Path, seen: Diagnosis) -> None:
-    """Draw how the singular values of the first text's variations fall, a line for every scale."""
+def decay_figure(path: str | Path, diagnosis: Diagnosis) -> None:
+    """Draw the decay of the singular values of the first text's variations, one line per scale."""
     import matplotlib as mpl  # noqa: PLC0415  (an optional extra)
 
-    colours = mpl.colormaps["viridis_r"](np.linspace(0.1, 0.95, len(seen.scales)))
+    colours = mpl.colormaps["viridis_r"](np.linspace(0.1, 0.95, len(diagnosis.scales)))
     with figure(path, size=(4.6, 3.2)) as (_, axes):
         axis = axes[0, 0]
-        for each, colour in zip(seen.scales, colours, strict=True):
-            values = each.dimensions[0].singular_values
-            axis.plot(np.arange(1, len(values) + 1), values / values[0], color=colour, label=f"{each.scale:g}")
+        for at_scale, colour in zip(diagnosis.scales, colours, strict=True):
+            values = at_scale.dimensions[0].singular_values
+            axis.plot(np.arange(1, len(values) + 1), values / values[0], color=colour, label=f"{at_scale.scale:g}")
         axis.set(
             title="Singular values of the variations of one text",
             xlabel="rank (log scale)",
@@ -220,7 +220,7 @@ def _sample_points(axis: Axes, samples: Samples, colour: str, *, marker: str = "
 
 
 def _frame(axes: Iterable[Axes], private: Points, trajectories: Iterable[Trajectory]) -> None:
-    """Give all panels the same limits, round everything that is drawn, and equal units."""
+    """Give all panels the same limits, which contain everything drawn, and equal units."""
     everything = np.concatenate([private, *(s for trajectory in trajectories for s in trajectory.samples)])
     low, high = everything.min(axis=0), everything.max(axis=0)
     margin = 0.06 * float((high - low).max())
@@ -229,13 +229,15 @@ def _frame(axes: Iterable[Axes], private: Points, trajectories: Iterable[Traject
         axis.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin), aspect="equal")
 
 
-def _legend(fig: Figure, colour: str, *, marker: str = "o", label: str = "synthetic points", way: str = "") -> None:
+def _legend(
+    fig: Figure, colour: str, *, marker: str = "o", label: str = "synthetic points", path_colour: str = ""
+) -> None:
     from matplotlib.lines import Line2D  # noqa: PLC0415  (an optional extra)
 
     size = 12 if marker == "*" else 8
     entries = [
         Line2D([], [], marker="o", linestyle="none", color=GREY, markersize=3.5, label="private points (made up)"),
         Line2D([], [], marker=marker, linestyle="none", color=colour, markersize=size, mec="white", label=label),
-        Line2D([], [], color=way or colour, alpha=0.5, linewidth=1.0, label="the way they have come"),
+        Line2D([], [], color=path_colour or colour, alpha=0.5, linewidth=1.0, label="their path from the start"),
     ]
     fig.legend(handles=entries, loc="outside lower center", ncols=3)

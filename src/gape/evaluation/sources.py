@@ -1,4 +1,4 @@
-"""What is evaluated, and by which records: read from a run or from files, embedded once."""
+"""Read the synthetic data to evaluate, from a run or a file, and the records that score it; embed all of them once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gape.runs.settings import Settings
 
 @dataclass(frozen=True, eq=False)
 class Synthetic:
-    """The records to be evaluated, with their labels where they have some, and those of every round before."""
+    """The synthetic records to evaluate, with their labels if they have any, and those of all rounds of a run."""
 
     modality: Modality
     content: Samples
@@ -28,7 +28,7 @@ class Synthetic:
     rounds: tuple[Samples, ...]  # S(0), ..., S(T); empty for a file
     run: SettingsFolder | None
     source: str
-    families: tuple[Indices, ...] = ()  # of every round: how many samples each lineage has, largest first
+    families: tuple[Indices, ...] = ()  # per round: the sizes of the lineages, largest first
 
     @property
     def settings(self) -> Settings | None:
@@ -38,7 +38,7 @@ class Synthetic:
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Everything as points: (m, d), (n, d), (h, d)."""
+    """The embeddings of synthetic, private and held-out records: (m, d), (n, d), (h, d)."""
 
     synthetic: Points
     private: Points
@@ -48,27 +48,27 @@ class Embedded:
 
     @property
     def scoring(self) -> Points:
-        """The records that score: those held out, or else the private ones."""
+        """The records to score by: the held-out ones if there are any, otherwise the private ones."""
         return self.private if self.held_out is None else self.held_out
 
 
 def read_synthetic(source: object, columns: Columns, kind: str, schema: str | None) -> Synthetic:
-    """Read the samples of a run folder, or records of the modality `kind` from anything that it reads.
+    """Read the samples of a run folder, or records of the modality `kind` from any source that it reads.
 
-    In a file they are in the columns named, as in the private one, or else in those of an export.
+    A file has either the named columns, like the private one, or those of an export.
     """
     if isinstance(source, str | Path) and Layout(Path(source)).is_run:
-        return _of_run(Path(source), columns.label)
-    opened = modality(kind, schema)
-    records = _of_file(opened, source, columns)
-    return Synthetic(opened, records.content, records.labels, (), None, records.source)
+        return _from_run(Path(source), columns.label)
+    kind_of_data = modality(kind, schema)
+    records = _from_file(kind_of_data, source, columns)
+    return Synthetic(kind_of_data, records.content, records.labels, (), None, records.source)
 
 
-def read_private(source: object, made: Synthetic, columns: Columns) -> Records:
-    """Read private records as the synthetic ones are; columns that are not named are those of the run."""
-    if (settings := made.settings) is not None:
+def read_real(source: object, synthetic: Synthetic, columns: Columns) -> Records:
+    """Read private or held-out records of the modality of the synthetic ones; columns default to those of the run."""
+    if (settings := synthetic.settings) is not None:
         columns = Columns(columns.text or settings.text, columns.label or settings.label)
-    return made.modality.read(source, columns)
+    return synthetic.modality.read(source, columns)
 
 
 def embed_all(
@@ -78,10 +78,10 @@ def embed_all(
     settings: Settings,
     tell: Callable[[str], None],
 ) -> Embedded:
-    """Embed every record once, if the embedder may see the private ones; those of the rounds through a cache."""
+    """Embed all records, if the embedder may see the private ones; samples that recur in rounds are embedded once."""
     embedder = make_embedder(settings)
     require_private_embedding(embedder)
-    cached = Cached(embedder)  # of public texts alone
+    cached = Cached(embedder)  # only for public texts
     nouns = synthetic.modality.nouns
     tell(f"embedding {len(synthetic.content):,} synthetic {nouns}")
     points = cached.embed(synthetic.content)
@@ -97,10 +97,10 @@ def embed_all(
     return Embedded(points, voters, embedder.embed(held_out.content), tuple(rounds), repr(embedder))
 
 
-def _of_run(path: Path, label: str | None) -> Synthetic:
+def _from_run(path: Path, label: str | None) -> Synthetic:
     record = read_run(path)
     if record.settings is None:
-        raise RunError(f"{path} holds no run of `gape run`; name the folder of one")
+        raise RunError(f"{path} is not the folder of a run made by `gape run`; name one")
     rounds = tuple(record.samples(turn) for turn in range(record.last + 1))
     done = "" if record.finished else f", which is not finished: after round {record.last}"
     return Synthetic(
@@ -114,7 +114,7 @@ def _of_run(path: Path, label: str | None) -> Synthetic:
     )
 
 
-def _of_file(kind: Modality, source: object, columns: Columns) -> Records:
+def _from_file(kind: Modality, source: object, columns: Columns) -> Records:
     try:
         return kind.read(source, columns)
     except InputError:

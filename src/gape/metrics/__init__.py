@@ -1,11 +1,11 @@
-"""How near synthetic data comes to the private data.
+"""Metrics of how close synthetic data is to the private data.
 
-Everything here reads the private data without noise: NOTHING THAT IT RETURNS IS DIFFERENTIALLY PRIVATE. The figures are
-for whoever may see the private data; to publish one, or to choose by it what to publish, spends privacy that no ledger
-has counted. docs/metrics.md says what each metric is good for and how it can be fooled.
+All metrics read the private data without noise: NOTHING RETURNED HERE IS DIFFERENTIALLY PRIVATE. The results are for
+people who may see the private data. Publishing one, or using it to choose what to publish, costs privacy that no ledger
+counts. docs/metrics.md says what each metric is good for and how it can be fooled.
 
-Points are embeddings, (n, d): numpy arrays, or tensors of torch, which are worked on where they are. Real ones come
-first. Distances are those of the points as float32, summed in float64.
+Points are embeddings, (n, d): numpy arrays, or torch tensors, which stay on their device. Real points are the first
+argument. Distances are those between points as float32, summed in float64.
 """
 
 from gape.metrics.balls import Balls, balls, classical_recall, coverage, density, precision, recall

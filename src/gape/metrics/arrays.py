@@ -1,7 +1,7 @@
-"""Points as the metrics take them: float32 on this machine's processor, or tensors of torch on any device.
+"""Points as the metrics accept them: float32 numpy arrays, or torch tensors on any device.
 
-Distances are those of the points as float32, summed in float64, as for the votes. A tensor stays on its device, and
-what is quadratic in the number of points is computed there; what is returned is numpy's.
+Distances are those between points as float32, summed in float64, as in voting. A tensor stays on its device, where
+everything quadratic in the number of points is computed; results are numpy arrays.
 """
 
 import sys
@@ -14,20 +14,20 @@ from gape.core.errors import InputError
 from gape.core.types import Floats, Points
 from gape.voting.nearest import MAX_NORM, check_points
 
-# A numpy array or a tensor of torch. Torch is an extra, so it cannot be named here.
+# A numpy array or a torch tensor. Torch is an optional extra, so its type cannot be named here.
 Array: TypeAlias = Any
 
-_BLOCK = 2**23  # distances held at once on a device, 64 MB
+_BLOCK = 2**23  # most distances held at once on a device: 64 MB
 
 
 def is_tensor(array: Array) -> bool:
-    """Say whether an array is torch's, without importing torch."""
+    """Return whether an array is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
 
 
 def check(array: Array, name: str) -> Array:
-    """Return points as float32, (n, d), where they are, or refuse them in words that hold none of their values."""
+    """Return points as float32, (n, d), on their device, or refuse them with a message that quotes no values."""
     if not is_tensor(array):
         return check_points(array, name)
     if array.dtype.is_complex or array.dim() != 2 or 0 in array.shape:
@@ -38,13 +38,13 @@ def check(array: Array, name: str) -> Array:
     points = array.detach().float().contiguous()
     if not bool((points.double().norm(dim=1) < MAX_NORM).all()):
         raise InputError(
-            f"{name} must be finite as float32 with norms below {MAX_NORM:g}, got others; repair or rescale those rows"
+            f"{name} must be finite as float32 with norms below {MAX_NORM:g}, got other rows; fix or rescale them"
         )
     return points
 
 
 def check_pair(real: Array, synthetic: Array) -> tuple[Array, Array]:
-    """Return both sets as float32 points of one space and of one kind, or say what keeps them from being compared."""
+    """Return both sets as float32 points of equal width and on one device, or raise an error that says what differs."""
     if is_tensor(real) != is_tensor(synthetic):
         raise InputError("real and synthetic points must both be numpy arrays or both tensors, got one of each")
     X, Y = check(real, "real embeddings"), check(synthetic, "synthetic embeddings")
@@ -67,19 +67,19 @@ def on_host(points: Array) -> Points:
 
 
 def dense_distances(X: Array, Y: Array) -> Array:
-    """Return all distances between two sets of checked points, (n, m), in float64, where the points are.
+    """Return all distances between two sets of checked points, (n, m), in float64, on their device.
 
-    On a device by the direct sum of squares, so that equal distances compare as equal.
+    Tensors use the direct sum of squares, so that equal distances compare as equal.
     """
     if not is_tensor(X):
         return distances(X, Y)
-    import torch  # noqa: PLC0415  (an extra; whoever has a tensor has it)
+    import torch  # noqa: PLC0415  (an optional extra, installed if there is a tensor)
 
     return torch.cdist(X.double(), Y.double(), compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def stacked(blocks: list[Array]) -> Array:
-    """Put blocks of rows on top of each other."""
+    """Concatenate blocks of rows."""
     if not is_tensor(blocks[0]):
         return np.concatenate(blocks)
     import torch  # noqa: PLC0415  (likewise)
@@ -88,7 +88,7 @@ def stacked(blocks: list[Array]) -> Array:
 
 
 def like(values: Floats, points: Array) -> Array:
-    """Return float64 values where the points are."""
+    """Return float64 values on the device of the points."""
     if not is_tensor(points):
         return values
     import torch  # noqa: PLC0415  (likewise)
@@ -97,7 +97,7 @@ def like(values: Floats, points: Array) -> Array:
 
 
 def log_sum_exp(values: Array) -> Floats:
-    """Return log sum exp of each row, (n,). The rows of a numpy array are overwritten."""
+    """Return the log-sum-exp of each row, (n,). A numpy array is overwritten."""
     if is_tensor(values):
         on_device: Floats = values.logsumexp(dim=1).cpu().numpy()
         return on_device
@@ -107,14 +107,14 @@ def log_sum_exp(values: Array) -> Floats:
     return top + np.log(sums)
 
 
-def row_blocks(n: int, m: int) -> list[slice]:
-    """Cut n rows so that the distances of each block to m points are few enough to hold."""
-    size = max(1, _BLOCK // m)
+def row_blocks(n: int, m: int, most: int | None = None) -> list[slice]:
+    """Split n rows into blocks with at most `most` distances to m points each, by default as many as a device holds."""
+    size = max(1, (_BLOCK if most is None else most) // m)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def row_distances(left: Points, right: Points) -> Floats:
-    """Return the distance of each row of `left` to the same row of `right`, (n,), in float64."""
+    """Return the distance between each row of `left` and the same row of `right`, (n,), in float64."""
     gaps = np.empty(len(left))
     rows = max(1, _BLOCK // left.shape[1])
     for start in range(0, len(left), rows):

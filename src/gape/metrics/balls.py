@@ -1,8 +1,8 @@
-"""Who is inside the balls that reach a k-th neighbour: precision, recall, density, coverage.
+"""Precision, recall, density and coverage: metrics of which points lie in balls that reach a k-th neighbour.
 
-The ball of a point x of a set reaches its k-th nearest OTHER point of the set, where other means of another index: a
-point that occurs k + 1 times has a ball of radius zero, which holds its duplicates. Balls are closed. With r_k(x) that
-radius, n real points D and m synthetic ones S,
+The ball of a point x of a set reaches its k-th nearest OTHER point of the set, where other means another index: a point
+that occurs k + 1 times has a ball of radius zero, which holds its duplicates. Balls are closed. With this radius
+r_k(x), n real points D and m synthetic points S,
 
     precision         share of y in S with |x - y| <= r_k(x) for some x in D   (Kynkäänniemi et al., 2019)
     recall            share of x in D with |x - y| <= r_k(x) for some y in S   (the paper's appendix, "data-based")
@@ -10,7 +10,7 @@ radius, n real points D and m synthetic ones S,
     density           (1 / k m) sum over y in S of #{x in D: |x - y| <= r_k(x)} (Naeem et al., 2020)
     coverage          the same formula as the paper's recall, there with k = 5  (Naeem et al., 2020)
 
-The balls of the first two lie around real points, whose radii no algorithm can choose.
+The first two use balls around real points, whose radii no algorithm can influence.
 """
 
 from dataclasses import dataclass
@@ -24,18 +24,18 @@ from gape.metrics.neighbours import members, neighbour_squares
 
 @dataclass(frozen=True)
 class Balls:
-    """What the balls around real points say, from one pass over the distances."""
+    """Scores of the balls around real points, from one pass over the distances."""
 
     k: int
     precision: float  # share of synthetic points in some ball
     recall: float  # share of balls with a synthetic point in them
-    density: float  # balls around a synthetic point, in units of k
+    density: float  # mean number of balls that hold a synthetic point, in units of k
 
 
 def balls(real: Array, synthetic: Array, *ks: int) -> tuple[Balls, ...]:
-    """Score the balls around real points that reach their k-th neighbour, for each k given; neighbours are found once.
+    """Score the balls around real points that reach their k-th neighbour, for each given k; neighbours are found once.
 
-    real: (n, d), synthetic: (m, d). Memory beside the inputs does not grow with n^2 or n m.
+    real: (n, d), synthetic: (m, d). Memory besides the inputs does not grow with n^2 or n m.
     """
     X, Y = check_pair(real, synthetic)
     for k in ks:
@@ -51,27 +51,27 @@ def balls(real: Array, synthetic: Array, *ks: int) -> tuple[Balls, ...]:
 
 
 def precision(real: Array, synthetic: Array, k: int = 3) -> float:
-    """Share of synthetic points that lie in some real point's ball: how much of what was made looks real.
+    """Return the share of synthetic points in some real point's ball: how much of the synthetic data looks real.
 
-    One outlier among the real points has a large ball in which anything scores, and a single good point, repeated,
+    An outlier among the real points has a large ball in which any point counts, and a single good point, repeated,
     scores 1.
     """
     return balls(real, synthetic, k)[0].precision
 
 
 def recall(real: Array, synthetic: Array, k: int = 3) -> float:
-    """Share of real points' balls that hold a synthetic point: how much of the real data was reached (the paper's).
+    """Return the share of real points' balls that hold a synthetic point: the recall of the paper.
 
-    Synthetic points far from the data, however many, change nothing. As k is small beside n, m points can reach only
-    about m k of the n balls, so it is low wherever m is far below n: compare it between sets of one size.
+    Synthetic points far from the data change nothing, however many there are. For k much smaller than n, m points can
+    reach only about m k of the n balls, so recall is low if m is far below n: compare it between sets of equal size.
     """
     return balls(real, synthetic, k)[0].recall
 
 
 def classical_recall(real: Array, synthetic: Array, k: int = 3) -> float:
-    """Share of real points that lie in some synthetic point's ball, for comparison with earlier work.
+    """Return the share of real points in some synthetic point's ball, for comparison with earlier work.
 
-    Whoever makes the synthetic points also sets these radii: k + 1 points extremely far apart have balls that hold all
+    The synthetic points determine these radii themselves: k + 1 points extremely far apart have balls that hold all
     real points, and score near 1 without being near any of them. Use `recall`.
     """
     X, Y = check_pair(real, synthetic)
@@ -81,22 +81,22 @@ def classical_recall(real: Array, synthetic: Array, k: int = 3) -> float:
 
 
 def density(real: Array, synthetic: Array, k: int = 5) -> float:
-    """Mean number of real points' balls that hold a synthetic point, in units of k: above 1 in dense regions.
+    """Return the mean number of real points' balls that hold a synthetic point, in units of k.
 
-    Less moved by outliers among the real points than precision, and not bounded: copies of the densest real point beat
-    real data.
+    It is above 1 in dense regions, less sensitive to outliers among the real points than precision, and unbounded:
+    copies of the densest real point score higher than real data.
     """
     return balls(real, synthetic, k)[0].density
 
 
 def coverage(real: Array, synthetic: Array, k: int = 5) -> float:
-    """Share of real points' balls that hold a synthetic point: `recall` under the name and the k of Naeem et al."""
+    """Return the share of real points' balls that hold a synthetic point: `recall` as Naeem et al. call it."""
     return balls(real, synthetic, k)[0].recall
 
 
 def _check_k(k: int, n: int, name: str) -> None:
     if not 1 <= k < n:
         raise InputError(
-            f"k must be at least 1 and below the number of {name} points, as a ball reaches the k-th nearest other "
-            f"one, got k = {k} and {n} points; use a smaller k or more points"
+            f"k must be at least 1 and below the number of {name} points, because a ball reaches the k-th nearest "
+            f"other point, got k = {k} and {n} points; use a smaller k or more points"
         )

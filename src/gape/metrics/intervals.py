@@ -1,4 +1,4 @@
-"""How far a mean over scored records might move with other records of the same source: bootstrap intervals."""
+"""Bootstrap intervals: how much a mean over scored records might change with other records from the same source."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from gape.core.types import Floats
 
 @dataclass(frozen=True)
 class Interval:
-    """A value and the range in which it falls for a share `level` of the resamples."""
+    """A value, and the range that holds a share `level` of its resampled values."""
 
     value: float
     low: float
@@ -28,20 +28,20 @@ def bootstrap(
     level: float = 0.95,
     resamples: int = 1000,
 ) -> Interval:
-    """Percentile interval of `statistic` over records drawn again with replacement (Efron, 1979).
+    """Return the percentile interval of `statistic` over records resampled with replacement (Efron, 1979).
 
-    `scores` holds one figure for each scored record: `nearest_distances`, whether a ball was reached, whether a
-    prediction was right. What it does not cover: another run of the generator or of the noise, another embedder, the
-    synthetic points themselves, and, for metrics with balls or nearest neighbours, the other records that shape a
-    record's own score. Those need runs of their own. It means nothing for a maximum, which resampling can only lower,
-    and its level is optimistic for a few dozen records.
+    `scores` holds one number per scored record: `nearest_distances`, whether a ball was reached, whether a prediction
+    was right. The interval does not cover another run of the generator or of the noise, another embedder, other
+    synthetic points or, for metrics with balls or nearest neighbours, the other records that shape a record's own
+    score; these need separate runs. It is meaningless for a maximum, which resampling can only lower, and its level is
+    optimistic for a few dozen records.
 
-    scores: (n,). The interval is not differentially private, as little as the scores.
+    scores: (n,). The interval is not differentially private, just like the scores.
     """
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
         raise InputError(
-            f"scores must be a non-empty list of finite numbers, got shape {values.shape}; drop the others"
+            f"scores must be a non-empty list of finite numbers, got shape {values.shape}; remove other values"
         )
     if not 0 < level < 1 or resamples < 1:
         raise InputError(

@@ -8,9 +8,9 @@ from gape.voting.nearest import nearest
 
 
 def nearest_distances(real: Array, synthetic: Array) -> Floats:
-    """Return the distance of every real record to its nearest synthetic point, (n,), exact.
+    """Return the exact distance of each real record to its nearest synthetic point, (n,).
 
-    real: (n, d), synthetic: (m, d). Memory beside the inputs does not grow with n m.
+    real: (n, d), synthetic: (m, d). Memory besides the inputs does not grow with n m.
     """
     X, Y = check_pair(real, synthetic)
     if is_tensor(X):
@@ -20,9 +20,9 @@ def nearest_distances(real: Array, synthetic: Array) -> Floats:
 
 
 def mean_nearest_distance(real: Array, synthetic: Array) -> float:
-    """Mean over the real records of the distance to the nearest synthetic point: the k-median cost.
+    """Return the mean distance of real records to their nearest synthetic point: the k-median cost.
 
-    Zero if and only if every real record is among the synthetic points. Blind to synthetic points that are near no
-    record: adding any point never makes it worse.
+    It is zero if and only if every real record is among the synthetic points. It ignores synthetic points far from all
+    records: adding a point never makes it worse.
     """
     return float(nearest_distances(real, synthetic).mean())

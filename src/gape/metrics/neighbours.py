@@ -1,12 +1,12 @@
-"""Balls that reach a k-th neighbour, and who is inside them: exactly, on all cores, in memory that does not grow.
+"""Exact k-th neighbour distances, and the points inside the balls they define, on all cores and in bounded memory.
 
-As for the votes, a float32 matrix product bounds every squared distance from below and from above, and only what the
-bounds leave open is summed in float64. With c a common centre, a = x - c and b = y - c, a squared distance lies within
+As in voting, a float32 matrix product bounds every squared distance from below and above, and only distances that the
+bounds do not decide are summed in float64. With c a common centre, a = x - c and b = y - c, a squared distance lies in
 
     (1 -+ kappa) (|a|^2 + |b|^2) - 2 a.b,   kappa = k / (1 - k),   k = (d + 16) 2^-24.
 
-The product is off by d roundings of |a| |b| <= (|a|^2 + |b|^2) / 2 (Higham, Accuracy and Stability of Numerical
-Algorithms, sect. 3.1), twice; a and b, their squares and the sums add at most 11 more of |a|^2 + |b|^2.
+The error of the product is twice d roundings of |a| |b| <= (|a|^2 + |b|^2) / 2 (Higham, Accuracy and Stability of
+Numerical Algorithms, sect. 3.1); a and b, their squares and the sums add at most 11 more of |a|^2 + |b|^2.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,16 +20,16 @@ from gape._support.parallel import blocks, cores, one_blas_thread, tile_side
 from gape.core.types import Floats, Indices, Points
 from gape.metrics.arrays import Array, dense_distances, is_tensor, like, row_blocks
 
-_SPARE = 12  # near points kept beyond the k wanted, so that rounding hardly ever leaves the k-th open
-_CHUNK = 64  # points looked at together; one vectorised test rejects nearly all chunks
+_SPARE = 12  # near points kept beyond the k wanted, so that the bounds almost always decide the k-th
+_CHUNK = 64  # points tested together; one vectorised test rejects nearly all chunks
 _UNIT = 2.0**-24  # unit roundoff of float32
-_TINY = 2.0**-126  # what an underflow can lose in one operation
+_TINY = 2.0**-126  # most that an underflow can lose in one operation
 
 
 def neighbour_squares(points: Array, k: int) -> Floats:
-    """Return the squared distances of each point to its k nearest OTHER ones, ascending, (n, k), for 1 <= k < n.
+    """Return the squared distances of each point to its k nearest OTHER points, ascending, (n, k), for 1 <= k < n.
 
-    Another point is one with another index: a duplicate is a neighbour at distance zero.
+    Other points are those with another index: a duplicate is a neighbour at distance zero.
     """
     if is_tensor(points):
         return _device_neighbours(points, k)
@@ -64,12 +64,12 @@ def members(centres: Array, squares: Floats, points: Array) -> tuple[Indices, In
 
 @dataclass(frozen=True)
 class _Field:
-    """Points seen from a centre, and the two terms that they add to a bound on a squared distance."""
+    """Points relative to a centre, and the two terms that they add to bounds on squared distances."""
 
     points: Points  # (n, d)
     centre: Points  # (d,)
-    low: Points  # (n,), (1 - kappa) |a|^2, less what underflow may lose
-    high: Points  # (n,), (1 + kappa) |a|^2 and as much
+    low: Points  # (n,), (1 - kappa) |a|^2, minus the most that underflow can lose
+    high: Points  # (n,), (1 + kappa) |a|^2, plus as much
 
 
 def _field(points: Points, centre: Points) -> _Field:
@@ -88,7 +88,7 @@ def _centre(points: Points) -> Points:
 
 
 def _in_parallel(work: Callable[[slice, int], None], shape: tuple[int, ...]) -> None:
-    """Do the work for blocks of the rows of an array of that shape; it gets the block and the side of a tile."""
+    """Call `work` with each block of the rows of an array of that shape, and with the side of a tile."""
     threads = cores()
     side = tile_side(shape[1], threads)
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
@@ -96,7 +96,7 @@ def _in_parallel(work: Callable[[slice, int], None], shape: tuple[int, ...]) -> 
 
 
 def _tiles(A: Points, field: _Field, side: int) -> Iterator[tuple[slice, Points]]:
-    """Multiply the rows of A (r, d) with each tile of the field's centred points: (r, c), overwritten next time."""
+    """Yield the products of the rows of A (r, d) with each tile of centred points: (r, c), overwritten by the next."""
     n, d = field.points.shape
     centred = np.empty((min(side, n), d), dtype=np.float32)
     products = np.empty(len(A) * len(centred), dtype=np.float32)
@@ -107,7 +107,7 @@ def _tiles(A: Points, field: _Field, side: int) -> Iterator[tuple[slice, Points]
 
 
 def _neighbours(field: _Field, rows: slice, side: int, squares: Floats) -> None:
-    """Fill in the rows of `squares`, (n, k): from the nearest by their lower bounds, or where that is open from all."""
+    """Fill in rows of `squares`, (n, k), from the points with the least lower bounds, or from all if undecided."""
     X, (n, k) = field.points, squares.shape
     width = min(k + _SPARE, n - 1)
     bounds = np.full((rows.stop - rows.start, width), np.inf, dtype=np.float32)
@@ -117,19 +117,19 @@ def _neighbours(field: _Field, rows: slice, side: int, squares: Floats) -> None:
     _sum_nearest(X, rows.start, nearest, squares[rows])
     if width == n - 1:
         return
-    # Whoever was not kept has a lower bound no less than all that were.  Zero cannot be undercut.
+    # The lower bound of a point that was not kept is at least that of all kept points. Zero cannot be undercut.
     reached = squares[rows, -1]
-    left = rows.start + np.flatnonzero((reached > bounds[:, -1]) & (reached > 0))
-    limits = squares[left, -1]
-    found = np.full((len(left), k), np.inf)
-    for tile, products in _tiles(X[left] - field.centre, field, side):
-        _keep_exact(products, field.low[left], field.low[tile], left, tile.start, X, limits, found)
-    squares[left] = found
+    undecided = rows.start + np.flatnonzero((reached > bounds[:, -1]) & (reached > 0))
+    limits = squares[undecided, -1]
+    least = np.full((len(undecided), k), np.inf)
+    for tile, products in _tiles(X[undecided] - field.centre, field, side):
+        _keep_exact(products, field.low[undecided], field.low[tile], undecided, tile.start, X, limits, least)
+    squares[undecided] = least
 
 
 @compiled
 def _square(x: Points, y: Points) -> float:
-    """The squared distance in float64, summed in the order of the coordinates: the same both ways."""
+    """Return the squared distance in float64, summed in the order of the coordinates, so that it is symmetric."""
     total = 0.0
     for k in range(x.shape[0]):
         difference = np.float64(x[k]) - np.float64(y[k])
@@ -147,14 +147,14 @@ def _keep_nearest(
     bounds: Points,
     nearest: Indices,
 ) -> None:
-    """Carry each row's least lower bounds, ascending, and whose they are, over one more tile; none is its own."""
+    """Update each row's least lower bounds, ascending, and their points with one more tile; a row skips itself."""
     r, c = products.shape
     last = bounds.shape[1] - 1
     for i in range(r):
         own = first_row + i - first_column
         for start in range(0, c, _CHUNK):
             stop = min(start + _CHUNK, c)
-            # A loop from zero over slices vectorises, and a search for any hit does where a minimum does not.
+            # A loop from zero over slices vectorises, and so does a search for any hit, unlike a minimum.
             product, low = products[i, start:stop], tile_low[start:stop]
             limit = bounds[i, last] - row_low[i]
             hit = np.int32(0)
@@ -166,18 +166,18 @@ def _keep_nearest(
                 bound = row_low[i] + (low[j] - np.float32(2.0) * product[j])
                 if bound >= bounds[i, last] or start + j == own:
                     continue
-                place = last
-                while place > 0 and bounds[i, place - 1] > bound:
-                    bounds[i, place] = bounds[i, place - 1]
-                    nearest[i, place] = nearest[i, place - 1]
-                    place -= 1
-                bounds[i, place] = bound
-                nearest[i, place] = first_column + start + j
+                slot = last
+                while slot > 0 and bounds[i, slot - 1] > bound:
+                    bounds[i, slot] = bounds[i, slot - 1]
+                    nearest[i, slot] = nearest[i, slot - 1]
+                    slot -= 1
+                bounds[i, slot] = bound
+                nearest[i, slot] = first_column + start + j
 
 
 @compiled
 def _sum_nearest(X: Points, first_row: int, nearest: Indices, squares: Floats) -> None:
-    """Give each row the k least squared distances to the points kept for it."""
+    """Store for each row the k least squared distances to the points kept for it."""
     for i in range(nearest.shape[0]):
         exact = np.empty(nearest.shape[1])
         for j in range(nearest.shape[1]):
@@ -195,24 +195,24 @@ def _keep_exact(
     first_column: int,
     X: Points,
     limits: Floats,
-    found: Floats,
+    least: Floats,
 ) -> None:
-    """Carry the least squared distances of open rows, ascending, over one more tile, passing over what is too far."""
+    """Update the least squared distances of undecided rows, ascending, with one more tile, skipping far points."""
     r, c = products.shape
-    last = found.shape[1] - 1
+    last = least.shape[1] - 1
     for i in range(r):
         for j in range(c):
             bound = row_low[i] + (tile_low[j] - np.float32(2.0) * products[i, j])
-            if bound > limits[i] or bound > found[i, last] or first_column + j == rows[i]:
+            if bound > limits[i] or bound > least[i, last] or first_column + j == rows[i]:
                 continue
             square = _square(X[rows[i]], X[first_column + j])
-            place = last
-            if square >= found[i, last]:
+            slot = last
+            if square >= least[i, last]:
                 continue
-            while place > 0 and found[i, place - 1] > square:
-                found[i, place] = found[i, place - 1]
-                place -= 1
-            found[i, place] = square
+            while slot > 0 and least[i, slot - 1] > square:
+                least[i, slot] = least[i, slot - 1]
+                slot -= 1
+            least[i, slot] = square
 
 
 @compiled
@@ -228,7 +228,7 @@ def _count_members(
     in_ball: Indices,
     around: Indices,
 ) -> None:
-    """Count the points of one more tile in each ball, and the balls around each of them."""
+    """Count the points of one more tile in each ball, and the balls that hold each point."""
     r, c = products.shape
     for i in range(r):
         limit = np.float32(squares[i] - ball_low[i])

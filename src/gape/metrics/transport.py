@@ -1,6 +1,6 @@
-"""Distances between the whole real and the whole synthetic set: exact W1, Sinkhorn's divergence, Fréchet's distance.
+"""Distances between the real and the synthetic set as a whole: exact W1, Sinkhorn divergence, Fréchet distance.
 
-All weigh every point of a set alike: 1/n for a real one, 1/m for a synthetic one. The sizes may differ.
+All points of a set have equal weight: 1/n for a real point, 1/m for a synthetic one. The sizes may differ.
 """
 
 import numpy as np
@@ -16,31 +16,31 @@ from gape.selection.flow import simplex as flow
 __all__ = ["Sinkhorn", "frechet", "sinkhorn1", "wasserstein1"]
 
 _ROWS = 512  # rows of distances computed at once
-_HELD = 2**25  # costs held, and once more by column: 0.5 GB; more are computed whenever they are needed
-_WIDE = 8  # from this width on, distances are mostly what their two ends contribute, which can be taken off
+_HELD = 2**25  # most costs held in memory, twice (by row and by column): 0.5 GB; more are computed when needed
+_WIDE = 8  # from this width on, most of a distance is a term of each end, which can be subtracted
 
 
 def wasserstein1(real: Array, synthetic: Array) -> float:
-    """Exact W1 = min_P sum_ij P_ij |x_i - y_j| over P >= 0 with row sums 1/n and column sums 1/m (Kantorovich, 1942).
+    """Return W1 = min_P sum_ij P_ij |x_i - y_j| over P >= 0 with row sums 1/n and column sums 1/m (Kantorovich, 1942).
 
-    Found by the network simplex of the selection; the plan is optimal up to 2^-39 of the largest distance, and its cost
-    is summed with the distances themselves. The work is on the processor, wherever the points are, and grows a little
-    faster than n m: seconds for thousands of points, minutes for tens of thousands.
+    Computed by the network simplex of `selection.flow`. The plan is optimal up to 2^-39 of the largest distance, and
+    its cost is summed from the exact distances. The computation runs on the CPU, wherever the points are, and its time
+    grows a little faster than n m: seconds for thousands of points, minutes for tens of thousands.
 
     real: (n, d), synthetic: (m, d).
     """
     X, Y = map(on_host, check_pair(real, synthetic))
     n, m = len(X), len(Y)
-    # Whole weights, m for a real point and n for a synthetic one. As the totals agree, nothing goes to the root.
+    # Integer weights, m for a real point and n for a synthetic one. The totals agree, so nothing flows to the root.
     supply, demand = np.full(n, float(m)), np.full(m, float(n))
     if n * m <= _HELD:
         costs = _on_grid(_reduced(distances(X, Y)) if X.shape[1] >= _WIDE else distances(X, Y))
         net = flow.network(costs, supply, demand, np.full(n, costs.max()))
         flow.optimise(net)
     else:
-        table = _table(X, Y)
+        table = _arc_table(X, Y)
         net = flow.optimise_by(flow.network_of(table, supply, demand, np.full(n, table.largest)), table)
-    # Every arc of the plan lies between a node and its parent in the tree.
+    # Every arc of the plan joins a node and its parent in the tree.
     sent, node, parent = net.flow[:-1], np.arange(n + m), net.parent[:-1]
     used = np.flatnonzero((sent > 0) & (parent < n + m))
     x, y = np.minimum(node, parent)[used], np.maximum(node, parent)[used] - n
@@ -48,9 +48,9 @@ def wasserstein1(real: Array, synthetic: Array) -> float:
 
 
 def _reduced(costs: Floats) -> Floats:
-    """Take off, in place, what every plan pays alike: u_x for each row and v_y for each column, leaving costs >= 0.
+    """Subtract, in place, what all plans pay equally: u_x from each row and v_y from each column, leaving costs >= 0.
 
-    Without that the simplex spends most of its time on finding u and v for sets that are far apart.
+    Without this, the simplex spends most of its time on finding u and v for sets that are far apart.
     """
     costs -= costs.mean(axis=1, keepdims=True)
     costs -= costs.mean(axis=0)
@@ -63,8 +63,8 @@ def _on_grid(costs: Floats) -> Floats:
     return flow.on_grid(costs, float(costs.max()))
 
 
-def _table(X: Points, Y: Points) -> flow.ArcTable:
-    """The costs in blocks, less u and v as in `_reduced`, for sets too large to hold them."""
+def _arc_table(X: Points, Y: Points) -> flow.ArcTable:
+    """Return costs computed in blocks, minus u and v as in `_reduced`, for sets too large to hold all of them."""
     u, v = np.zeros(len(X)), np.zeros(len(Y))
 
     def rows(block: slice) -> Floats:
@@ -94,29 +94,30 @@ def _table(X: Points, Y: Points) -> flow.ArcTable:
 
 
 def frechet(real: Array, synthetic: Array) -> float:
-    """Squared W2 of the two Gaussians that have the sets' means and covariances (Dowson and Landau, 1982).
+    """Return the squared W2 of two Gaussians with the means and covariances of the sets (Dowson and Landau, 1982).
 
         |mu_x - mu_y|^2 + tr(S_x + S_y - 2 (S_x S_y)^(1/2)),   S = sum (x - mu)(x - mu)^T / (n - 1), zero for one point.
 
-    "FID" where the points are Inception's (Heusel et al., 2017). It sees two moments and nothing else, and is biased
-    upward for sets that are small beside the dimension: compare it only between sets of one size. With S = R^T R the
-    last trace is the sum of the singular values of R_x R_y^T, which stays accurate where covariances are singular.
+    Known as FID if the points are Inception embeddings (Heusel et al., 2017). It only sees two moments, and is biased
+    upward for sets that are small compared to the dimension: compare it only between sets of equal size. With
+    S = R^T R, the last trace is the sum of the singular values of R_x R_y^T, which stays accurate for singular
+    covariances.
 
     real: (n, d), synthetic: (m, d).
     """
     X, Y = map(on_host, check_pair(real, synthetic))
-    with one_blas_thread():  # the threads of a factorisation wait for each other more than they work
+    with one_blas_thread():  # threads of a factorisation would mostly wait for each other
         (mean_x, R_x), (mean_y, R_y) = _moments(X), _moments(Y)
         shared = np.linalg.svd(R_x @ R_y.T, compute_uv=False).sum()
     return max(0.0, float(np.sum((mean_x - mean_y) ** 2) + np.sum(R_x**2) + np.sum(R_y**2) - 2 * shared))
 
 
 def _moments(points: Points) -> tuple[Floats, Floats]:
-    """Return the mean, and R with R^T R the covariance, from blocks of rows."""
+    """Return the mean, and R such that R^T R is the covariance, from blocks of rows."""
     mean: Floats = points.mean(axis=0, dtype=np.float64)
     R = np.zeros((0, points.shape[1]))
     rows = max(_ROWS, 2 * points.shape[1])
     for start in range(0, len(points), rows):
-        both = np.concatenate([R, points[start : start + rows] - mean])
-        R = scipy.linalg.qr(both, mode="r", overwrite_a=True, check_finite=False)[0][: points.shape[1]]
+        stacked = np.concatenate([R, points[start : start + rows] - mean])
+        R = scipy.linalg.qr(stacked, mode="r", overwrite_a=True, check_finite=False)[0][: points.shape[1]]
     return mean, R / np.sqrt(max(len(points) - 1, 1))

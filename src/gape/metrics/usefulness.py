@@ -1,7 +1,7 @@
-"""What synthetic data is good for: a model is trained on it and tested on real records.
+"""How useful synthetic data is for training: a model is trained on it and tested on real records.
 
-The tests read real records and are not differentially private. Read every figure beside that of the same model trained
-on as many real records, or on none: a test that the untrained model passes says nothing of the data.
+The tests read real records and are not differentially private. Compare each result with that of the same model trained
+on as many real records, or untrained: a test that the untrained model passes says nothing about the data.
 """
 
 import math
@@ -22,48 +22,48 @@ from gape.metrics.arrays import Array, check_pair, on_host
 
 @dataclass(frozen=True)
 class Classification:
-    """How a classifier trained on synthetic points does on real ones."""
+    """The performance on real points of a classifier trained on synthetic ones."""
 
-    accuracy: float  # share of real points labelled rightly
-    balanced_accuracy: float  # the mean over real labels of that share: the rare ones count as much
+    accuracy: float  # share of real points labelled correctly
+    balanced_accuracy: float  # mean of that share over the real labels, so that rare labels count as much
     correct: NDArray[np.bool_]  # (n,), for `bootstrap`
 
 
 def classify(
     synthetic: Array, synthetic_labels: Sequence[Any], real: Array, real_labels: Sequence[Any], *, penalty: float = 1e-3
 ) -> Classification:
-    """Train multinomial logistic regression on labelled synthetic points and label real ones by it.
+    """Train multinomial logistic regression on labelled synthetic points, and test it on real ones.
 
     With x centred at the synthetic mean and divided by its root mean square norm, it minimises
 
         -(1/m) sum_i log softmax(W x_i + b)_{y_i} + (penalty / 2) |W|^2,
 
     which is strictly convex in W and has one optimum, found by L-BFGS. A real label that no synthetic point has is
-    never predicted, and its records count as wrong.
+    never predicted, so its records count as wrong.
 
-    synthetic: (m, d), real: (n, d), with one label each.
+    synthetic: (m, d), real: (n, d), with one label per point.
     """
     X, Y = map(on_host, check_pair(real, synthetic))
     if len(real_labels) != len(X) or len(synthetic_labels) != len(Y):
         raise InputError(
             f"every point needs one label, got {len(real_labels)} for {len(X)} real and {len(synthetic_labels)} for "
-            f"{len(Y)} synthetic points; give the lists in the order of the points"
+            f"{len(Y)} synthetic points; list the labels in the order of the points"
         )
     if not 0 < penalty < math.inf:
         raise InputError(f"penalty must be positive and finite, got {penalty}; use the default of 1e-3")
     centre: Floats = Y.mean(axis=0, dtype=np.float64)
     size = math.sqrt(float(np.mean(np.sum((Y - centre) ** 2, axis=1)))) or 1.0
-    places: dict[Any, int] = {}
-    wanted = np.array([places.setdefault(label, len(places)) for label in synthetic_labels])
-    with one_blas_thread():  # products too small to share
-        W, b = _logistic_regression((Y - centre) / size, wanted, len(places), penalty)
-        guessed = ((X - centre) / size @ W + b).argmax(axis=1)
-    correct = guessed == np.array([places.get(label, -1) for label in real_labels])
+    classes: dict[Any, int] = {}
+    targets = np.array([classes.setdefault(label, len(classes)) for label in synthetic_labels])
+    with one_blas_thread():  # the products are too small for several threads
+        W, b = _logistic_regression((Y - centre) / size, targets, len(classes), penalty)
+        predicted = ((X - centre) / size @ W + b).argmax(axis=1)
+    correct = predicted == np.array([classes.get(label, -1) for label in real_labels])
     shares = [correct[[other == label for other in real_labels]].mean() for label in dict.fromkeys(real_labels)]
     return Classification(float(correct.mean()), float(np.mean(shares)), correct)
 
 
-def _logistic_regression(X: Floats, wanted: NDArray[Any], classes: int, penalty: float) -> tuple[Floats, Floats]:
+def _logistic_regression(X: Floats, targets: NDArray[Any], classes: int, penalty: float) -> tuple[Floats, Floats]:
     """Return the weights (d, classes) and the biases (classes,)."""
     m, d = X.shape
     rows = np.arange(m)
@@ -72,13 +72,13 @@ def _logistic_regression(X: Floats, wanted: NDArray[Any], classes: int, penalty:
         W, b = parameters[classes:].reshape(d, classes), parameters[:classes]
         logits = X @ W + b
         logs = logits - logsumexp(logits, axis=1, keepdims=True)
-        value = -logs[rows, wanted].mean() + penalty / 2 * np.sum(W * W)
-        slope = np.exp(logs)
-        slope[rows, wanted] -= 1
-        slope /= m
-        return float(value), np.concatenate([slope.sum(axis=0), (X.T @ slope + penalty * W).ravel()])
+        value = -logs[rows, targets].mean() + penalty / 2 * np.sum(W * W)
+        gradient = np.exp(logs)
+        gradient[rows, targets] -= 1
+        gradient /= m
+        return float(value), np.concatenate([gradient.sum(axis=0), (X.T @ gradient + penalty * W).ravel()])
 
-    # Ended by the gradient alone: the loss stands still in float64 well before the weights do.
+    # Stop by the gradient only: in float64 the loss stops changing well before the weights do.
     limits = {"maxiter": 5000, "maxfun": 10_000, "gtol": 1e-7, "ftol": 0.0}
     best = minimize(loss, np.zeros(classes * (d + 1)), jac=True, method="L-BFGS-B", options=limits).x
     return best[classes:].reshape(d, classes), best[:classes]

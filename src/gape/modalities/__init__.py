@@ -1,6 +1,6 @@
-"""What records are: texts, rows of a table, vectors, or what an installed package brings.
+"""Kinds of records: texts, rows of a table, vectors, or a kind that an installed package defines.
 
-Nothing in an error, a description or a `repr` made here is content of a cell: rows are named by their number, cells by
+Errors, descriptions and reprs made here never contain the content of a cell: rows are named by their number, cells by
 their type, and columns, which are metadata, by their names. Reading executes nothing: no format here holds code.
 """
 

@@ -1,4 +1,4 @@
-"""Samples as a column of Arrow: texts, texts with labels, or vectors."""
+"""Samples as an Arrow column: texts, texts with labels, or vectors."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +8,7 @@ from gape.core.types import Samples, as_samples
 
 
 def samples_to_arrow(samples: Samples) -> pa.Array:
-    """Write texts, (m,), texts with labels, (m,) with fields, or vectors, (m, d), as one column."""
+    """Convert texts, (m,), texts with labels, (m,) with fields, or vectors, (m, d), to one column."""
     if samples.dtype.names:
         fields = [samples_to_arrow(samples[name]) for name in samples.dtype.names]
         return pa.StructArray.from_arrays(fields, names=samples.dtype.names)
@@ -19,7 +19,7 @@ def samples_to_arrow(samples: Samples) -> pa.Array:
 
 
 def samples_from_arrow(column: pa.ChunkedArray) -> Samples:
-    """Read what `samples_to_arrow` has written; vectors must be finite. Raises RunError for anything else."""
+    """Restore samples from `samples_to_arrow`; vectors must be finite. Raise RunError for anything else."""
     array = column.combine_chunks()
     kind = array.type
     if pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type) and kind.list_size:
@@ -36,4 +36,4 @@ def samples_from_arrow(column: pa.ChunkedArray) -> Samples:
             return samples
     elif pa.types.is_string(kind) and not array.null_count:
         return as_samples(array.to_pylist())
-    raise RunError(f"a column of type {str(kind)[:60]} holds neither texts nor finite vectors")
+    raise RunError(f"a column of type {str(kind)[:60]} does not hold texts or finite vectors; restore it from a copy")

@@ -1,4 +1,4 @@
-"""Private records, and the cells they are read from."""
+"""Private records, and how they are read from cells."""
 
 import re
 import unicodedata
@@ -19,24 +19,24 @@ from gape.modalities.tables import SOME, Table, from_arrow, from_frame, from_ite
 
 _HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 _WHOLE = re.compile(r"([+-]?\d{1,40})\.0+")
-_NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,8})?")  # which decimal arithmetic does not round
+_NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,8})?")  # numbers that decimal arithmetic does not round
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Private records and, where asked for, the label of each and the user it belongs to. Its repr shows none."""
+    """Private records and, if requested, the label and the user of each. The repr shows none of them."""
 
     content: Samples = field(repr=False)  # (n,): texts, none of them blank; or (n, d): vectors
     labels: NDArray[np.object_] | None = field(repr=False)  # (n,): str
     users: NDArray[np.object_] | None = field(repr=False)  # (n,): str
     dropped: int  # blank rows that were left out
     source: str  # where they come from, in words
-    # (n,): what the ledger knows each record by, however it is read; None where that is its text and its user.
+    # (n,): what identifies each record in the ledger, however it is read; None if that is its text and its user.
     contents: tuple[bytes, ...] | None = field(default=None, repr=False)
 
     @classmethod
     def of_vectors(cls, array: NDArray[Any], source: str, users: NDArray[np.object_] | None = None) -> "Records":
-        """Take vectors, (n, d), known to the ledger by their numbers and users."""
+        """Make records of vectors, (n, d), which the ledger identifies by their numbers and users."""
         content = np.ascontiguousarray(array, dtype=np.float32)
         if not np.isfinite(content).all():
             raise InputError(f"{source} contains numbers that are not finite; remove those records")
@@ -46,7 +46,7 @@ class Records:
 
     @property
     def texts(self) -> Samples:
-        """The records, where they are texts."""
+        """The content of records that are texts."""
         return self.content
 
     def __len__(self) -> int:
@@ -54,22 +54,22 @@ class Records:
 
 
 def open_table(source: object) -> Table:
-    """Open private data, wherever they come from, without reading them."""
+    """Open private data from any supported source, without reading it."""
     if isinstance(source, str | Path):
         return from_path(source)
     if isinstance(source, pa.Table):
         return from_arrow("the table", source.schema, lambda chosen: iter(source.select(chosen).to_batches(SOME)))
     if hasattr(source, "collect"):
-        raise InputError(f"a {type(source).__name__} holds a query, not its result; collect it into a frame first")
+        raise InputError(f"a {type(source).__name__} holds a query, not its result; collect it first")
     if hasattr(source, "columns"):
         return from_frame(source)
     if isinstance(source, list | tuple | np.ndarray) or hasattr(source, "to_list"):
         return from_items(source)
-    raise InputError(f"texts come from a path, a frame, a list or an array, got {type(source).__name__}")
+    raise InputError(f"texts must be a path, a frame, a list or an array, got {type(source).__name__}")
 
 
 def choose_columns(table: Table, text: str | None, label: str | None, user: str | None) -> list[str]:
-    """Return the names of the columns to read, that of the texts first."""
+    """Return the names of the columns to read, the column of texts first."""
     given = [name for name in (text, label, user) if name is not None]
     if not table.names:
         if given:
@@ -90,10 +90,10 @@ def choose_columns(table: Table, text: str | None, label: str | None, user: str 
 
 def _refuse_ambiguous(table: Table, names: Sequence[str]) -> None:
     for name in names:
-        if (found := sum(name == other for other in table.names)) != 1:
-            times = f"{found} columns" if found else "no column"
-            said = repr(name) if is_name(name) else "of the same name"
-            raise InputError(f"{table.source} has {times} {said}; name one of {shown(table.names)}")
+        if (count := sum(name == other for other in table.names)) != 1:
+            columns = f"{count} columns" if count else "no column"
+            quoted = repr(name) if is_name(name) else "of the same name"
+            raise InputError(f"{table.source} has {columns} {quoted}; name one of {shown(table.names)}")
 
 
 def record_text(cell: Any, where: str) -> str | None:
@@ -101,18 +101,18 @@ def record_text(cell: Any, where: str) -> str | None:
     if missing(cell):
         return None
     if not isinstance(cell, str):
-        raise InputError(f"{where} holds {type(cell).__name__} for a text; name another column or convert this one")
+        raise InputError(f"{where} holds {type(cell).__name__}, not a text; name another column or convert this one")
     if len(cell) > LONGEST:
         raise InputError(f"{where} has more than {LONGEST} characters; split it into several records")
     if "\0" in cell:
-        raise InputError(f"{where} contains a NUL character, which no text does; remove it")
+        raise InputError(f"{where} contains a NUL character, which is not text; remove it")
     return _HALF_A_PAIR.sub("\ufffd", cell) if cell.strip() else None
 
 
 def record_name(cell: Any, where: str, column: str) -> str:
-    """Return a label as a string, the same for values that files and frames write differently, such as 7 and "7.0"."""
+    """Return a label as a string; values that files and frames write differently, such as 7 and "7.0", are equal."""
     if missing(cell) or (isinstance(cell, str) and not cell.strip()):
-        raise InputError(f"{where} has nothing in column {column!r}; fill it in, or remove the row")
+        raise InputError(f"{where} is empty in column {column!r}; fill it in, or remove the row")
     if not isinstance(cell, Hashable):
         raise InputError(f"{where} holds {type(cell).__name__} in column {column!r}; use one name or number instead")
     if isinstance(cell, float | np.floating) and float(cell).is_integer():
@@ -124,15 +124,15 @@ def record_name(cell: Any, where: str, column: str) -> str:
 
 
 def record_user(cell: Any, where: str, column: str) -> str:
-    """Return whose record it is, the same for all ways in which a name may be written.
+    """Return the user of a record, the same for all spellings of a name.
 
-    Case, forms of a character, blanks, and zeros around a number do not tell two users apart: a user who became two
-    would have twice the votes that the noise is for, and two who become one have only fewer.
+    Case, equivalent characters, blanks, and leading or trailing zeros do not distinguish users. A user counted as two
+    would have twice the votes that the noise covers; two users counted as one only have fewer votes.
     """
     name = " ".join(unicodedata.normalize("NFKC", record_name(cell, where, column)).casefold().split())
     return format((Decimal(name) + 0).normalize(), "f") if _NUMBER.fullmatch(name) else name
 
 
 def name_readers(label: str | None, user: str | None) -> list[Callable[[Any, str, str], str]]:
-    """Return what reads the cells behind the text of a record, in their order."""
+    """Return the functions that read the cells after the text of a record, in order."""
     return [record_name] * (label is not None) + [record_user] * (user is not None)

@@ -1,6 +1,6 @@
-"""Modalities by name: those of this package, those registered, and those of installed packages.
+"""Modalities by name: those of this package, registered ones, and those of installed packages.
 
-A package brings a modality by an entry point in the group `gape.modalities`, whose name is the modality's:
+A package provides a modality by an entry point in the group `gape.modalities`, with the name of the modality:
 
     [project.entry-points."gape.modalities"]
     series = "my_package:Series"
@@ -27,9 +27,9 @@ _KNOWN: dict[str, type[Modality]] = {kind.name: kind for kind in (Text, Rows, Ve
 
 
 def register(kind: type[Modality]) -> type[Modality]:
-    """Make a modality known by its name, in this process; use it as a decorator."""
+    """Register a modality by its name in this process; usable as a decorator."""
     if kind.name in _KNOWN and _KNOWN[kind.name] is not kind:
-        raise InputError(f"there is a modality {kind.name!r} already; give this one another name")
+        raise InputError(f"there is already a modality {kind.name!r}; give this one another name")
     _KNOWN[kind.name] = kind
     return kind
 
@@ -42,23 +42,23 @@ def kind_named(name: str) -> type[Modality]:
             if isinstance(loaded, type) and issubclass(loaded, Modality) and loaded.name == name:
                 return register(loaded)
         names = ", ".join(sorted({*_KNOWN, *(entry.name for entry in entry_points(group=GROUP))}))
-        raise InputError(f"there is no modality {brief(name)}; use one of {names}, or install the package that has it")
+        raise InputError(f"there is no modality {brief(name)}; use one of {names}, or install the package that adds it")
     return _KNOWN[name]
 
 
 def usual_modality(schema: object) -> str:
-    """Name the modality of settings that do not name one: rows if there is a schema, else text."""
+    """Return the default modality: rows if there is a schema, otherwise text."""
     return Text.name if schema is None else Rows.name
 
 
 def is_part(head: str) -> bool:
-    """Whether some modality knows a generator or an embedder of this name."""
+    """Return whether some modality has a generator or an embedder of this name."""
     known = {form.partition(":")[0] for kind in _KNOWN.values() for form in (*kind.generators, *kind.embedders)}
     return head in known or head in _KNOWN or any(entry.name == head for entry in entry_points(group=GROUP))
 
 
 def modality(name: str, schema: str | None = None) -> Modality:
-    """Return the modality of this name with its schema, which is read once as long as the file does not change."""
+    """Return the modality of this name with its schema, which is read again only if the file changes."""
     return _opened(name, schema, None if schema is None else _state(schema))
 
 
@@ -69,16 +69,16 @@ def _opened(name: str, schema: str | None, state: object) -> Modality:  # noqa: 
 
 def _state(schema: str) -> tuple[int, ...] | None:
     try:
-        found = Path(schema).stat()
+        status = Path(schema).stat()
     except (OSError, ValueError):
-        return None  # the modality says what is wrong with it
-    return found.st_mtime_ns, found.st_size, found.st_ino
+        return None  # the modality raises the error
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def modality_of(given: Modality | None, parts: Mapping[str, str], samples: Samples) -> Modality:
-    """Return the modality of a run: the one given, or, where a run did not record one, what its samples are.
+    """Return the modality of a run: the given one, or, if the run did not record one, that of its samples.
 
-    `parts` are generator, embedder and selector, as they describe themselves.
+    `parts` are the reprs of generator, embedder and selector.
     """
     if given is not None:
         return given

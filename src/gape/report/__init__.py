@@ -20,7 +20,7 @@ from gape.core.types import Points
 from gape.embedders.cached import Cached
 from gape.report.lineage import Held, gather, hold
 from gape.report.page import MARK, Internal, MapData, render
-from gape.report.plane import embed, fit_plane, local_embedder
+from gape.report.plane import embed_samples, fit_plane, local_embedder
 from gape.report.regions import Regions, Voted, find_regions
 from gape.runs.folder.record import RunRecord, read_run
 
@@ -105,14 +105,14 @@ def _embed_all(
         done += more
         progress(EmbeddingProgress(min(done, total), total))
 
-    points = [embed(embedder, samples, count) for samples in drawn]
+    points = [embed_samples(embedder, samples, count) for samples in drawn]
     view = None
     if private is not None:
         from gape.report.private import read_private  # noqa: PLC0415  (a report for release never imports it)
 
         view = read_private(record, bare, *private, count)
     plane = fit_plane(np.concatenate(points))
-    regions = _regions(record, held, points[-1], embedder, sampled, view.points if view else None, count)
+    regions = _cluster_candidates(record, held, points[-1], embedder, sampled, view.points if view else None, count)
     internal = None if view is None else Internal(view, view.scores(points))
     return MapData(plane, points, regions, name), internal
 
@@ -125,7 +125,7 @@ def _sample_candidates(record: RunRecord) -> list[int]:
     return sorted(rng.permutation(len(record.rounds[-1].votes))[:_VOTED].tolist())
 
 
-def _regions(
+def _cluster_candidates(
     record: RunRecord,
     held: Held,
     points: Points,
@@ -138,6 +138,8 @@ def _regions(
         return None
     candidates, votes = record.candidates(record.last)[sampled], record.rounds[-1].votes
     share = len(sampled) / len(votes)
-    voted = Voted(embed(embedder, candidates, progress), record.modality.lines(candidates), votes[sampled], share)
+    voted = Voted(
+        embed_samples(embedder, candidates, progress), record.modality.lines(candidates), votes[sampled], share
+    )
     texts = record.modality.lines(record.samples(record.last)[held.drawn[-1]])
     return find_regions(voted, points, texts, record.sigma, record.plan.seed, private)

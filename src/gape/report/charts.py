@@ -94,7 +94,7 @@ def line_chart(lines: Sequence[Line], title: str, *, percent: bool, first: int =
     parts.append(_text("round", (left + width - right) / 2, height - 4, "name", "middle"))
     parts += [part for line in lines for part in _line(line, x, y)]
     ends = [(line, y(line.values[-1])) for line in lines if line.name and line.values[-1] is not None]
-    for (line, _), end in zip(ends, _spread([end for _, end in ends], 15.0), strict=True):
+    for (line, _), end in zip(ends, _keep_apart([end for _, end in ends], 15.0), strict=True):
         parts.append(_text(line.name, width - right + 9, end + 4, f"end {line.style}", "start"))
     return _chart(width, height, title, parts)
 
@@ -161,7 +161,7 @@ def _round_up(value: float) -> float:
     return next(step * size for step in (1, 2, 4, 6, 8, 10) if step * size >= value * 0.999)
 
 
-def _spread(heights: Sequence[float], gap: float) -> list[float]:
+def _keep_apart(heights: Sequence[float], gap: float) -> list[float]:
     """Move labels down until neighbours are at least `gap` apart, keeping their order."""
     moved = list(heights)
     for above, below in pairwise(sorted(range(len(heights)), key=lambda i: heights[i])):

@@ -19,7 +19,6 @@ from gape.runs.folder.record import RunRecord
 # Bytes of JSON, for the samples of the last round and for all others together.
 _LAST_TEXTS, _OTHER_TEXTS = 4_000_000, 3_000_000
 _SHORTEST = 60  # characters; texts are not shortened below this
-_SHOWN_NUMBERS = 6  # of a vector
 
 
 @dataclass(frozen=True)

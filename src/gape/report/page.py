@@ -75,9 +75,9 @@ def render(
         sigma=record.sigma,
         version=__version__,
         style=style,
-        style_hash=_hash(style),
+        style_hash=_policy_hash(style),
         script=script,
-        script_hash=_hash(script),
+        script_hash=_policy_hash(script),
         data=Markup(as_script(_data(record, lineage, map_data, internal))),  # noqa: S704
     )
     return _SURROGATE.sub("\ufffd", page)
@@ -113,7 +113,7 @@ def _data(record: RunRecord, lineage: Lineage, map_data: MapData | None, interna
         "isText": record.start.ndim == 1,
         "sigma": record.sigma,
         "scales": [0, *record.plan.scales],
-        "edges": _edges(lineage),
+        "edges": _colour_edges(lineage),
         "texts": lineage.texts,
         "labels": lineage.labels,
         "rounds": lineage.rounds,
@@ -121,7 +121,7 @@ def _data(record: RunRecord, lineage: Lineage, map_data: MapData | None, interna
     }
 
 
-def _edges(lineage: Lineage) -> list[int]:
+def _colour_edges(lineage: Lineage) -> list[int]:
     """Return the numbers of votes at which the colour changes; each colour gets about as many samples."""
     votes = [count for round_ in lineage.rounds[1:] for count in round_["votes"]]
     if not votes:
@@ -130,6 +130,6 @@ def _edges(lineage: Lineage) -> list[int]:
     return sorted({max(1, round(float(quantile))) for quantile in quantiles})
 
 
-def _hash(content: str) -> str:
+def _policy_hash(content: str) -> str:
     """Return the hash by which the content security policy allows an inline style or script."""
     return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"

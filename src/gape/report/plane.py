@@ -64,7 +64,7 @@ def local_embedder(record: RunRecord) -> tuple[Embedder, str]:
     return make_embedder(settings), record.modality.compared_by if own else embedder_name(settings.embedder)
 
 
-def embed(embedder: Embedder, samples: Samples, progress: Callable[[int], None]) -> Points:
+def embed_samples(embedder: Embedder, samples: Samples, progress: Callable[[int], None]) -> Points:
     """Embed samples without their labels; `progress` receives the number embedded since its last call."""
     content = contents_of(samples)
     parts = []

@@ -18,11 +18,12 @@ from gape.core.protocols import Embedder
 from gape.core.types import Points, Samples
 from gape.embedders.privacy import require_private_embedding
 from gape.modalities import Columns
-from gape.report.plane import embed
+from gape.report.plane import embed_samples
 from gape.runs.folder.record import RunRecord
 from gape.runs.folder.stored import SettingsFolder
 
 _MOST = 1000  # private points that are embedded, drawn and scored against
+_NEIGHBOURS = 3  # recall and precision: the ball of a point reaches to this nearest other point
 
 
 @dataclass(frozen=True)
@@ -44,29 +45,25 @@ class PrivateView:
 
     def scores(self, samples: Sequence[Points]) -> list[PrivateScores]:
         """Score the samples of every round, an array (m, d) per round."""
-        from gape.metrics import mean_nearest_distance, precision, recall, wasserstein1  # noqa: PLC0415
+        from gape.metrics import balls, mean_nearest_distance, wasserstein1  # noqa: PLC0415
 
-        real = self.points
-        return [
-            PrivateScores(
-                float(recall(real, points)),
-                float(precision(real, points)),
-                float(mean_nearest_distance(real, points)),
-                float(wasserstein1(real, points)),
-            )
-            for points in samples
-        ]
+        scores = []
+        for points in samples:
+            (inside,) = balls(self.points, points, _NEIGHBOURS)
+            distance, wasserstein = mean_nearest_distance(self.points, points), wasserstein1(self.points, points)
+            scores.append(PrivateScores(inside.recall, inside.precision, distance, wasserstein))
+        return scores
 
 
 def read_private(
     record: RunRecord, embedder: Embedder, file: str | Path | None, column: str | None, progress: Callable[[int], None]
 ) -> PrivateView:
     """Read the private data and embed some of it in memory; its content is not kept."""
-    samples = _read(record, file, column)
+    samples = _read_content(record, file, column)
     require_private_embedding(embedder)
     rng = np.random.default_rng([record.plan.seed, *b"private"])
     sampled = np.sort(rng.permutation(len(samples))[:_MOST])
-    return PrivateView(embed(embedder, samples[sampled], progress), len(samples))
+    return PrivateView(embed_samples(embedder, samples[sampled], progress), len(samples))
 
 
 def _data_of(record: RunRecord) -> str:
@@ -81,7 +78,7 @@ def _data_of(record: RunRecord) -> str:
     return data
 
 
-def _read(record: RunRecord, file: str | Path | None, column: str | None) -> Samples:
+def _read_content(record: RunRecord, file: str | Path | None, column: str | None) -> Samples:
     settings = record.settings
     if file is None and settings is not None and settings.data:
         file = _data_of(record)

@@ -17,8 +17,8 @@ from gape.core.types import Floats, Indices, NoisyVotes, Points
 
 _FEWEST, _MOST = 2, 12  # regions
 _SAMPLES_PER_REGION = 8
-_LLOYD = 25  # steps of k-means
-_WORDS = 3  # that describe a region
+_LLOYD = 25  # iterations of k-means
+_WORDS = 3  # number of words that describe a region
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _COMMON = 0.2  # words in more than this share of all texts describe nothing
 _DEVIATIONS = 2.0  # of the noise: smaller differences are not significant

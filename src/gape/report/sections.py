@@ -85,7 +85,9 @@ def _signal(record: RunRecord) -> View:
     return {
         "title": title,
         "lead": words.of_signal(signals, record.sigma),
-        "histograms": [_histogram(signals, index, record.sigma) for index in _spread(len(signals), _MOST_HISTOGRAMS)],
+        "histograms": [
+            _histogram(signals, index, record.sigma) for index in _evenly_spaced(len(signals), _MOST_HISTOGRAMS)
+        ],
         "levels": _levels(signals) if record.sigma else None,
         "effective": charts.line_chart(effective, "Effective number of candidates by round", percent=False),
         "effective_caption": words.of_effective(signals, record.plan.samples),
@@ -101,7 +103,7 @@ def _histogram(signals: list[Signal], index: int, sigma: float) -> View:
     return {"round": index + 1, "high": high, "chart": charts.histogram(signal, title, sigma)}
 
 
-def _spread(count: int, limit: int) -> list[int]:
+def _evenly_spaced(count: int, limit: int) -> list[int]:
     """Return all indices below `count`, or `limit` of them from the first to the last."""
     steps = min(count, limit) - 1
     return sorted({round(i * (count - 1) / max(1, steps)) for i in range(steps + 1)})

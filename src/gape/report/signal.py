@@ -49,7 +49,7 @@ def measure(round_: Round, sigma: float, edges: Floats) -> Signal:
 
 def measure_all(rounds: tuple[Round, ...], sigma: float) -> list[Signal]:
     """Measure every round with the same bins."""
-    edges = _edges(rounds, sigma)
+    edges = _bin_edges(rounds, sigma)
     return [measure(round_, sigma, edges) for round_ in rounds]
 
 
@@ -68,7 +68,7 @@ def effective_candidates(votes: NoisyVotes, sigma: float) -> float | None:
     return min(float(v), max(1.0, total**2 / squares))
 
 
-def _edges(rounds: tuple[Round, ...], sigma: float) -> Floats:
+def _bin_edges(rounds: tuple[Round, ...], sigma: float) -> Floats:
     """Return edges halfway between whole votes, so that every bin covers the same number of values."""
     highest = max(float(round_.votes.max()) for round_ in rounds)
     low, high = (_LOWEST * sigma, min(max(highest, 6 * sigma), _HIGHEST * sigma)) if sigma else (0.0, highest)

@@ -13,17 +13,17 @@ from gape.runs.folder.record import RunRecord
 def lede(record: RunRecord, *, internal: bool) -> str:
     """Say how the samples were made and what the page contains."""
     count, noun = len(record.samples(record.last)), record.modality.nouns
-    made = f"{count:,} initial {noun}. No private record has voted yet."
+    origin = f"{count:,} initial {noun}. No private record has voted yet."
     if record.rounds:
         rounds = "one round" if record.last == 1 else f"{record.last} rounds"
-        made = (
+        origin = (
             f"{count:,} {noun}, selected in {rounds} from the candidates of a generator. Private records voted for the "
             f"nearest candidates, and {'noise' if record.sigma else 'no noise'} was added to their votes."
         )
     if internal:
-        return f"{made} This page also shows private points."
+        return f"{origin} This page also shows private points."
     votes = "noisy votes" if record.sigma else "votes"
-    return f"{made} This page contains only synthetic {noun}, {votes} and public settings."
+    return f"{origin} This page contains only synthetic {noun}, {votes} and public settings."
 
 
 def of_signal(signals: list[Signal], sigma: float) -> str:
@@ -127,8 +127,8 @@ def of_diversity(record: RunRecord, measured: Repetition) -> str:
     )
     if not record.rounds:
         return sentence
-    left, largest = len(record.families[-1]), int(record.families[-1][0])
-    lineages = f"{left:,} of the {len(record.start):,} initial lineages are left; the largest has {largest:,} "
+    surviving, largest = len(record.families[-1]), int(record.families[-1][0])
+    lineages = f"{surviving:,} of the {len(record.start):,} initial lineages are left; the largest has {largest:,} "
     return f"{sentence} {lineages}{'text' if largest == 1 else 'texts'}."
 
 

@@ -65,9 +65,9 @@ class Filling:
     def recognise(self, start: int, digests: bytes, labels: Sequence[str] | None) -> None:
         """Refuse records, from number `start` on, that differ from those already in the folder."""
         rows = len(digests) // DIGEST
-        same = _read(self._digests, DIGEST * start, len(digests)) == digests
+        same = _read_bytes(self._digests, DIGEST * start, len(digests)) == digests
         if labels is not None:
-            same &= _read(self.path / LABELS, HEADER + _INDEX.itemsize * start, 4 * rows) == self._coded(labels)
+            same &= _read_bytes(self.path / LABELS, HEADER + _INDEX.itemsize * start, 4 * rows) == self._coded(labels)
         if not same:
             self._refuse()
 
@@ -180,19 +180,19 @@ def _joined_digest(file: Path, rows: int) -> bytes:
     for low, high in _ranges(rows):
         digests: list[Keys] = []
         times: list[Counts] = []
-        for keys, _ in _within(file, rows, DIGEST, low, high):
+        for keys, _ in _in_range(file, rows, DIGEST, low, high):
             digests.append(keys)
             times.append(np.ones(len(keys), dtype=np.int64))
             if sum(map(len, digests)) > 2 * _SPAN:
-                digests, times = _merged(digests, times)
-        digests, times = _merged(digests, times)
+                digests, times = _merged_counts(digests, times)
+        digests, times = _merged_counts(digests, times)
         table = np.empty(len(digests[0]), dtype=[("digest", f"S{DIGEST}"), ("times", "<u8")])
         table["digest"], table["times"] = digests[0], times[0]
         whole.update(table.tobytes())
     return whole.digest()
 
 
-def _merged(digests: list[Keys], times: list[Counts]) -> tuple[list[Keys], list[Counts]]:
+def _merged_counts(digests: list[Keys], times: list[Counts]) -> tuple[list[Keys], list[Counts]]:
     """Sort digests and add up how often each occurs."""
     keys, positions = np.unique(np.concatenate(digests), return_inverse=True)
     totals = np.zeros(len(keys), dtype=np.int64)
@@ -208,7 +208,7 @@ def _index_users(names: Path, rows: int, index: Path) -> int:
     _write(index, HEADER + 3 * _INDEX.itemsize * rows, b"")
     users = 0
     for low, high in _ranges(rows):
-        parts = list(_within(names, rows, _USER, low, high))
+        parts = list(_in_range(names, rows, _USER, low, high))
         keys, records = (np.concatenate(column) for column in zip(*parts, strict=True))
         if not len(keys):
             continue
@@ -242,7 +242,7 @@ def _ranges(rows: int) -> Iterator[tuple[int, int]]:
     return itertools.pairwise(2**64 * i // count for i in range(count + 1))
 
 
-def _within(file: Path, rows: int, width: int, low: int, high: int) -> Iterator[tuple[Keys, Indices]]:
+def _in_range(file: Path, rows: int, width: int, low: int, high: int) -> Iterator[tuple[Keys, Indices]]:
     """Yield the digests, `width` bytes each, that begin with a number from `low` to `high` - 1, and their records."""
     for start in range(0, rows, _STEP):
         block = np.fromfile(file, f"S{width}", min(_STEP, rows - start), offset=width * start)
@@ -255,7 +255,7 @@ def _user_digest(user: str) -> bytes:
     return blake2b(user.encode(), digest_size=_USER).digest()
 
 
-def _read(file: Path, offset: int, size: int) -> bytes:
+def _read_bytes(file: Path, offset: int, size: int) -> bytes:
     with file.open("rb") as opened:
         opened.seek(offset)
         return opened.read(size)

@@ -191,9 +191,9 @@ class VectorFolder:
                 block = np.asarray(vectors[first : first + rows])
                 scale = np.square(block).sum(axis=1)[:, None] + sizes
                 near = scale - 2 * (block @ points.T) < _ROUGHLY * scale  # the product has lost some digits
-                mine, theirs = np.nonzero(near)
-                apart = np.linalg.norm(block[mine].astype(np.float64) - points[theirs], axis=1)
-                if (apart <= _ROUNDING * np.sqrt(scale[mine, theirs])).any():
+                row, column = np.nonzero(near)
+                apart = np.linalg.norm(block[row].astype(np.float64) - points[column], axis=1)
+                if (apart <= _ROUNDING * np.sqrt(scale[row, column])).any():
                     return True
         return False
 

@@ -93,9 +93,8 @@ class StreamedElectorate:
         counts = np.zeros(v, dtype=np.int64)
         most = self._most
         users = self._folder.units if self.unit == "user" else 0
-        step = (
-            users if most == 1 else max(1, _BALLOTS // self._votes_per_unit)
-        )  # with one record each, no votes coincide
+        # If one record of a user votes, no votes coincide, and one pass serves all users.
+        step = users if most == 1 else max(1, _BALLOTS // self._votes_per_unit)
         for low in range(0, max(1, users), max(1, step)):
             ballots = [np.empty(0, dtype=np.int64)]
             for points, owners in self._speaking(turn, low, low + step):

@@ -254,9 +254,9 @@ class Watched(RayElectorate):
         super().__init__(shards)
         take = self._crew.take
 
-        def keeping(number: int, asked: list[Any]) -> list[Any]:
-            self.answers += asked
-            return take(number, asked)
+        def keeping(number: int, references: list[Any]) -> list[Any]:
+            self.answers += references
+            return take(number, references)
 
         self._crew.take = keeping  # type: ignore[method-assign]
 

@@ -87,7 +87,7 @@ def test_an_embedder_that_sends_texts_away_is_refused_before_any_is_read() -> No
 def test_bad_descriptions_are_refused(tmp_path: Path, points: tuple[str, str]) -> None:
     with pytest.raises(InputError, match="workers must be at least 1, got 0"):
         in_parts(PointShard(points[0]), 0)
-    with pytest.raises(InputError, match="a place below"):
+    with pytest.raises(InputError, match="an index below"):
         PointShard(points[0], part=(2, 2))
     with pytest.raises(InputError, match="both or neither"):
         TextShard("a.csv", MiniLM, label="stars")

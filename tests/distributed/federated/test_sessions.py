@@ -224,7 +224,7 @@ TAMPERED: dict[str, tuple[Callable[[Roster], Roster], str]] = {
     ),
     "a seat twice": (lambda r: replace(r, seats=[1, 1, 3, 4, 5]), "every seat once"),
     "a key missing": (lambda r: replace(r, masking=r.masking[:-1]), "every seat once"),
-    "one key for two": (lambda r: replace(r, masking=[*r.masking[:4], r.masking[3]]), "stands twice"),
+    "one key for two": (lambda r: replace(r, masking=[*r.masking[:4], r.masking[3]]), "occurs twice"),
     "its own key changed": (lambda r: replace(r, masking=[bytes(32), *r.masking[1:]]), "keys that this device sent"),
     "itself left out": (lambda r: part_of(r, slice(1, 5)), "keys that this device sent"),
 }

@@ -39,7 +39,7 @@ def test_enough_shares_restore_the_secret(secret: bytes, seats: list[int], data:
     threshold = data.draw(st.integers(1, len(seats)))
     shares = shamir.split(secret, seats, threshold)
     chosen = data.draw(st.permutations(seats))[: data.draw(st.integers(threshold, len(seats)))]
-    assert shamir.join({seat: shares[seat] for seat in chosen}, threshold) == secret
+    assert shamir.reconstruct({seat: shares[seat] for seat in chosen}, threshold) == secret
 
 
 def test_every_subset_of_the_right_size_restores_and_no_smaller_one() -> None:
@@ -49,10 +49,10 @@ def test_every_subset_of_the_right_size_restores_and_no_smaller_one() -> None:
         for chosen in itertools.combinations(shares, size):
             some = {seat: shares[seat] for seat in chosen}
             if size >= 4:
-                assert shamir.join(some, 4) == secret
+                assert shamir.reconstruct(some, 4) == secret
             else:
                 with pytest.raises(InputError, match="cannot restore"):
-                    shamir.join(some, 4)
+                    shamir.reconstruct(some, 4)
 
 
 @pytest.mark.parametrize("secret", [bytes(32), b"\xff" * 32])
@@ -66,7 +66,7 @@ def test_fewer_shares_than_the_threshold_are_uniform_whatever_the_secret(secret:
 def test_shares_of_one_secret_and_another_do_not_give_either() -> None:
     first, second = (shamir.split(bytes([value]) * 32, (1, 2, 3), 3) for value in (1, 2))
     try:
-        joined = shamir.join({1: first[1], 2: first[2], 3: second[3]}, 3)
+        joined = shamir.reconstruct({1: first[1], 2: first[2], 3: second[3]}, 3)
     except InputError:  # above 2^256: it happens once in 2^247
         return
     assert joined not in {b"\x01" * 32, b"\x02" * 32}

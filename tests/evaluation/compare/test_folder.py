@@ -77,7 +77,7 @@ class TestFolder:
 
     def test_another_study_is_refused(self, whole: tuple[Path, Comparison]) -> None:
         other = Study(PLAN, scored=40, k=4)
-        with pytest.raises(RunError, match="was started with k 3, not 4, and its cells could not be compared"):
+        with pytest.raises(RunError, match="was started with k 3, not 4, and its cells are not comparable"):
             run_grid(whole[0], study=other)
         with pytest.raises(RunError, match="was started with held_out"):
             run_grid(whole[0], study=Study(PLAN, held_out=0.3, scored=40))
@@ -98,7 +98,7 @@ class TestFolder:
 
         run((0,), model="weights 1", embedder="words")
         before = cells(folder)
-        with pytest.raises(RunError, match="was made by the model 'weights 1', not 'weights 2', and could not be"):
+        with pytest.raises(RunError, match="was made by the model 'weights 1', not 'weights 2', and is not comparable"):
             run((0, 1), model="weights 2", embedder="words")
         assert cells(folder) == before
         run((0,), model="weights 2", embedder="words")  # nothing is missing, so nothing is loaded or run

@@ -18,7 +18,7 @@ from gape.core.errors import InputError, RunError
 from gape.evaluation.compare import (
     Comparison,
 )
-from gape.evaluation.compare.pool import _Office, _Worker
+from gape.evaluation.compare.pool import _Dispatcher, _Worker
 from gape.evaluation.compare.shared import SharedPoints
 from gape.language.request import Request
 
@@ -81,33 +81,33 @@ class TestInterruption:
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
         assert ended.returncode == 1
         assert "RunError: a worker process ended with code 1 in the cell" in ended.stderr
-        assert "which its own message explains; fix that and run the same again" in ended.stderr
+        assert "and printed the reason above; fix the cause and repeat the command" in ended.stderr
 
     @pytest.mark.parametrize(("workers", "shares"), [(1, [1]), (2, [1, 1]), (3, [2, 1]), (5, [3, 2]), (8, [4, 4])])
     def test_the_model_answers_half_of_the_workers_while_the_others_compute(
         self, workers: int, shares: list[int]
     ) -> None:
         pipes = [Pipe()[0] for _ in range(workers)]
-        office = _Office([_Worker(cast(Any, None), pipe) for pipe in pipes], cast(Any, None), print, print)
+        dispatcher = _Dispatcher([_Worker(cast(Any, None), pipe) for pipe in pipes], cast(Any, None), print, print)
         for pipe in pipes:
-            office._asked.put((pipe, [Request("prompt")]))
-        found = [list(office._waiting() or ()) for _ in shares]
+            dispatcher._requests.put((pipe, [Request("prompt")]))
+        found = [list(dispatcher._next_batch() or ()) for _ in shares]
         assert [len(some) for some in found] == shares
         assert [pipe for some in found for pipe in some] == pipes
 
     def test_the_model_answers_second_tries_first_and_no_more_than_keep_it_busy(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gape.evaluation.compare.pool._ENOUGH", 30)
+        monkeypatch.setattr("gape.evaluation.compare.pool._MOST_REQUESTS", 30)
         pipes = [Pipe()[0] for _ in range(10)]
-        office = _Office([_Worker(cast(Any, None), pipe) for pipe in pipes], cast(Any, None), print, print)
+        dispatcher = _Dispatcher([_Worker(cast(Any, None), pipe) for pipe in pipes], cast(Any, None), print, print)
 
         free = iter(pipes)
 
         def answered(*counts: int) -> list[int]:
             for count in counts:
-                office._asked.put((next(free), [Request("prompt")] * count))
-            return [len(requests) for requests in (office._waiting() or {}).values()]
+                dispatcher._requests.put((next(free), [Request("prompt")] * count))
+            return [len(requests) for requests in (dispatcher._next_batch() or {}).values()]
 
         assert answered(16, 16, 16) == [16, 16]  # enough of them
         assert answered(2, 16, 1) == [2, 1]

@@ -43,8 +43,8 @@ class TestSplit:
 
     def test_both_parts_score_with_as_many(self) -> None:
         split = Split.of(private_points(), Known(), Study(PLAN, scored=25), seed=0)
-        assert (len(split.voters), len(split.held_out), len(split.again)) == (160, 25, 25)
-        assert {row.tobytes() for row in split.again} <= {row.tobytes() for row in split.voters}
+        assert (len(split.voters), len(split.held_out), len(split.scoring_voters)) == (160, 25, 25)
+        assert {row.tobytes() for row in split.scoring_voters} <= {row.tobytes() for row in split.voters}
 
     def test_too_few_are_refused(self) -> None:
         with pytest.raises(InputError, match="of 10 private records 2 are held out and 8 vote"):
@@ -105,11 +105,11 @@ class TestResults:
     ("make", "message"),
     [
         (lambda: Grid(METHODS, (0.0,), (0,)), "epsilons must be positive"),
-        (lambda: Grid(METHODS, (1.0, 1.0), (0,)), "epsilons must be different"),
-        (lambda: Grid((), (1.0,), (0,)), "methods must be different and at least one"),
+        (lambda: Grid(METHODS, (1.0, 1.0), (0,)), "epsilons must be at least one and all different"),
+        (lambda: Grid((), (1.0,), (0,)), "methods must be at least one and all different"),
         (lambda: Grid(METHODS, (1.0,), (-1,)), "seeds must not be negative"),
-        (lambda: Method("a/b", ranking), "a method needs a name"),
-        (lambda: Method("real", ranking), "other than real"),
+        (lambda: Method("a/b", ranking), "the name of a method must"),
+        (lambda: Method("real", ranking), "must not be .real."),
         (lambda: Study(PLAN, held_out=1.0), "held_out must lie between 0 and 1"),
         (lambda: Study(PLAN, scored=3), "scored larger"),
         (lambda: Study(PLAN, blur=0.0), "blur must be positive"),

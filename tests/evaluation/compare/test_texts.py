@@ -53,7 +53,7 @@ class TestTexts:
         assert 0 <= real["repetition"]["repeating"] <= 1
         table = (tmp_path / "out" / "table.md").read_text()
         assert "## Texts that share eight words in a row with another one" in table
-        assert "## Lineages of the start that are left" in table
+        assert "## Surviving lineages of the start" in table
 
     def test_what_holds_private_texts_shows_none(self) -> None:
         texts = [row["review"] for row in private_rows(60)]
@@ -93,7 +93,7 @@ class TestTexts:
         compare_texts(
             chosen, tmp_path / "out", methods=["gape"], epsilons=[4.0], seeds=1, scoring=ComparisonScoring(k=1)
         )
-        assert "## Labels of records that did not vote" in (tmp_path / "out" / "table.md").read_text()
+        assert "## Label accuracy on records that did not vote" in (tmp_path / "out" / "table.md").read_text()
         for cell in cells(tmp_path / "out").values():
             assert 0 <= cell["turns"][-1]["label_accuracy"] <= 1
 

@@ -204,7 +204,7 @@ def test_more_rows_are_variations_of_those_that_are_there(run: Path, folder: Pat
     private, schema = folder / "private.csv", str(folder / "schema.toml")
     scored = gape.evaluate(tmp_path / "more.parquet", private, schema=schema, label="kind")
     assert list(scored.groups) == ["Nearness", "Columns", "Memorisation", "Usefulness"]
-    with pytest.raises(InputError, match="has its own schema or none"):
+    with pytest.raises(InputError, match="is that of the run"):
         gape.evaluate(run, private, schema=schema)
 
 
@@ -227,7 +227,7 @@ def test_a_classifier_is_taught_by_all_columns_but_the_one_it_tells(run: Path, f
     guessed = gape.evaluate(run, folder / "private.csv", label="age", held_out=held_out)
     assert guessed.value("accuracy") < 0.5  # nothing tells it, and its own column would
     for wrong in ("keeper", "shoe size"):
-        with pytest.raises(InputError, match=f"'{wrong}' is no column of the schema"):
+        with pytest.raises(InputError, match=f"'{wrong}' is not a column of the schema"):
             gape.evaluate(run, folder / "private.csv", label=wrong)
 
 

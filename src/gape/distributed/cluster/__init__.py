@@ -1,7 +1,7 @@
 """Votes and texts on the machines of a Ray cluster, or on all cores of one machine (`pip install 'gape[ray]'`).
 
-Private records are read, embedded and compared by the worker that sees their files. What leaves it are whole numbers,
-and digests under a secret salt; nothing private is put into Ray's object store, into an exception or into a log.
+Private records are read, embedded and compared by the worker that has access to their files. Only integers and digests
+under a secret salt leave it. Nothing private is put into Ray's object store, an exception or a log.
 """
 
 from gape.distributed.cluster.electorate import RayElectorate

@@ -1,4 +1,4 @@
-"""The electorate whose private records lie with the workers of a cluster."""
+"""An electorate whose private records stay with the workers of a cluster."""
 
 import hashlib
 import heapq
@@ -21,18 +21,18 @@ from gape.voting.electorate import records_speaking
 from gape.voting.nearest import check_points
 from gape.voting.store import dataset_digest, salted
 
-# Ray sends a result below 100 KiB inside the reply. A larger one it would put into the object store, which other
-# processes share and which is written to disk when it is full.
+# Ray sends a result below 100 KiB inside the reply. It would put a larger one into the object store, which is shared
+# with other processes and written to disk when it is full.
 _BYTES_AT_ONCE = 96_000
 
 
 class RayElectorate:
-    """Private records that vote where they lie: each worker reads, embeds and counts its own shard.
+    """Private records that vote where they are stored: each worker reads, embeds and counts its own shard.
 
-    Its counts, its unit and its fingerprint are those of a `LocalElectorate` of all records, whatever the number of
-    workers: counts are integers, and every record's nearest candidate is exact. A worker that dies is started again,
-    reads its shard again and votes for the same candidates; if it cannot be, the round raises and nothing is released.
-    No unit may be in two shards, and no file twice: it would have more votes than it is noised for, and is refused.
+    Counts, unit and fingerprint are those of a `LocalElectorate` of all records, whatever the number of workers: counts
+    are integers, and every record's nearest candidate is exact. A worker that dies is restarted, reads its shard again
+    and votes for the same candidates; if it cannot be restarted, the round raises an error and nothing is released. A
+    unit in two shards, or a file in two places, is refused, because it would have more votes than the noise covers.
     """
 
     def __init__(
@@ -46,24 +46,24 @@ class RayElectorate:
         gpus: float = 0,
         patience: float = PATIENCE,
     ) -> None:
-        """Start a worker of `cores` cores and `gpus` GPUs for each shard, and have all of them read and embed it.
+        """Start a worker with `cores` cores and `gpus` GPUs for each shard, and let it read and embed the shard.
 
-        It needs a cluster, as by `with ray_cluster():`, and waits `patience` seconds for a worker to start.
+        This needs a cluster (`with ray_cluster():`). Each worker has `patience` seconds to start.
         """
         if not shards:
-            raise InputError("an electorate needs at least one shard")
+            raise InputError("an electorate needs at least one shard, got none")
         self._ray = connected_ray()
         self._shards = list(shards)
         self._salt = secrets.token_bytes(32)
         arguments = [(shard,) for shard in shards]
-        # Those who vote and those who write take turns, so only the writers' cores are counted as taken.
+        # Voting and writing take turns, so only the cores of the writers are counted as taken.
         nodes = [shard.node for shard in shards]
         self._crew = Crew(Station, arguments, cores=cores, gpus=gpus, reserve=False, nodes=nodes, patience=patience)
         try:
-            described = self._crew.each("describe", dict.fromkeys(range(len(shards)), (self._salt,)))
+            described = self._crew.ask_all("describe", dict.fromkeys(range(len(shards)), (self._salt,)))
             self._held: list[Holding] = [described[number][0] for number in range(len(shards))]
-            self._refuse_unlike()
-            self._refuse_files_twice()
+            self._refuse_mixed_kinds()
+            self._refuse_repeated_files()
             self._refuse_divided_units()
             self.cast(votes_per_unit, votes_per_record)
         except BaseException:
@@ -84,7 +84,7 @@ class RayElectorate:
 
     @property
     def votes_per_unit(self) -> int:
-        """The most votes one unit casts in a round."""
+        """The largest number of votes that one unit casts in a round."""
         return self._votes.votes_per_unit
 
     @property
@@ -99,26 +99,26 @@ class RayElectorate:
 
     @property
     def units(self) -> int:
-        """How many privacy units there are, which is taken as public."""
+        """The number of privacy units, which is treated as public."""
         return sum(held.units for held in self._held)
 
     @property
     def replaced(self) -> int:
-        """How many workers were lost and started again."""
+        """The number of workers that were lost and restarted."""
         return self._crew.replaced
 
     @property
     def pids(self) -> list[int]:
-        """The workers' processes, each on its own machine."""
+        """The process ids of the workers, each on its own machine."""
         return [self._crew.pids[number] for number in range(len(self._shards))]
 
     def fingerprint(self, salt: bytes) -> str:
         """Identify the dataset: all records of all shards, in any order.
 
-        Each worker sends the digests of its records, for only in their common order can they be hashed to what the
-        electorate of one process says; of vectors under the salt, of texts without it, as folders of embedded texts
-        have it. Whoever has them can confirm a guess of a record. This process forgets them here, and gets the exact
-        counts too; like those they go inside replies, not into the object store.
+        Each worker sends the digests of its records, because the fingerprint of a single process hashes them in their
+        common order. Digests of vectors are salted; those of texts are not, to agree with folders of embedded texts.
+        Anyone who has the digests can confirm a guess of a record. This process, which also receives the exact counts,
+        forgets them here; like the counts, they travel in replies, not through the object store.
         """
         if not self._held[0].salted:
             return salted(dataset_digest(digest for digest, _ in self._digests("records", b"")), salt)
@@ -130,78 +130,79 @@ class RayElectorate:
     def count(self, candidates: Points, turn: int) -> Counts:
         """Count the votes of round `turn` on all workers. Private: for `release_votes` only."""
         candidates = check_points(candidates, "candidate embeddings")
-        public = self._ray.put(candidates)  # once for all workers of a machine
+        public = self._ray.put(candidates)  # one copy for all workers of a machine
         pieces = math.ceil(candidates.shape[0] * np.dtype(np.int64).itemsize / _BYTES_AT_ONCE)
         questions = {number: (public, turn, self._votes, *self._known(number)) for number in range(len(self._shards))}
-        votes = self._crew.each("vote", questions, pieces)
+        votes = self._crew.ask_all("vote", questions, pieces)
         total = np.zeros(len(candidates), dtype=np.int64)
         for counted in votes.values():
             total += np.concatenate(counted)
         return total
 
     def holds_any(self, public: frozenset[bytes]) -> bool:
-        """Whether a text of any worker is among public ones, given by `text_digest`."""
-        given = self._ray.put(public)
-        found = self._crew.each(
-            "holds_any", {number: (given, *self._known(number)) for number in range(len(self._shards))}
+        """Return whether a text of any worker is among public ones, given by their `text_digest`."""
+        stored = self._ray.put(public)
+        answers = self._crew.ask_all(
+            "holds_any", {number: (stored, *self._known(number)) for number in range(len(self._shards))}
         )
-        return any(answer for answers in found.values() for answer in answers)
+        return any(answer for pieces in answers.values() for answer in pieces)
 
     def cast(self, votes_per_unit: int, votes_per_record: int) -> None:
-        """Have so many votes cast in every round from now on."""
+        """Set how many votes are cast in each round from now on."""
         records_speaking(votes_per_unit, votes_per_record, one_each=not self._held[0].has_units)
         self._votes = Votes(votes_per_unit, votes_per_record)
 
     def close(self) -> None:
-        """End the workers, and with them what they hold in memory."""
+        """End the workers, and with them the records in their memory."""
         self._crew.close()
 
     def _known(self, number: int) -> tuple[bytes, Holding]:
         return self._salt, self._held[number]
 
-    def _digests(self, of: str, under: bytes) -> Iterator[tuple[bytes, int]]:
-        """Yield the digests of all workers in order, each with its worker."""
-        return heapq.merge(*(self._digests_of(number, of, under) for number in range(len(self._shards))))
+    def _digests(self, kind: str, key: bytes) -> Iterator[tuple[bytes, int]]:
+        """Yield the digests of the "records" or "units" of all workers in order, each with its worker."""
+        return heapq.merge(*(self._worker_digests(number, kind, key) for number in range(len(self._shards))))
 
-    def _digests_of(self, number: int, of: str, under: bytes) -> Iterator[tuple[bytes, int]]:
+    def _worker_digests(self, number: int, kind: str, key: bytes) -> Iterator[tuple[bytes, int]]:
         held = self._held[number]
         most = _BYTES_AT_ONCE // DIGEST
-        for first in range(0, held.records if of == "records" else held.units, most):
-            question = (of, under, first, most, *self._known(number))
-            (some,) = self._crew.ask(number, "digests", *question)
-            yield from ((some[start : start + DIGEST], number) for start in range(0, len(some), DIGEST))
+        for first in range(0, held.records if kind == "records" else held.units, most):
+            question = (kind, key, first, most, *self._known(number))
+            (digests,) = self._crew.ask(number, "digests", *question)
+            yield from ((digests[start : start + DIGEST], number) for start in range(0, len(digests), DIGEST))
 
-    def _refuse_unlike(self) -> None:
+    def _refuse_mixed_kinds(self) -> None:
         kinds = {(held.dimension, held.salted, held.has_units) for held in self._held}
         if len(kinds) > 1:
-            said = " and ".join(
+            described = " and ".join(
                 f"{'vectors' if vectors else 'texts'} of width {width} {'with' if users else 'without'} users"
                 for width, vectors, users in sorted(kinds)
             )
-            raise InputError(f"all shards must be of one kind, got {said}; describe them alike")
+            raise InputError(f"all shards must be of one kind, got {described}; describe them in the same way")
 
-    def _refuse_files_twice(self) -> None:
-        """Refuse a file whose records would vote twice, or in part never."""
+    def _refuse_repeated_files(self) -> None:
+        """Refuse a file if some of its records would vote twice or never."""
         takers: dict[bytes, list[tuple[tuple[int, int], int]]] = defaultdict(list)
         for number, (shard, held) in enumerate(zip(self._shards, self._held, strict=True)):
             for file in held.files:
                 takers[file].append((shard.part, number))
-        for those in takers.values():
-            parts, numbers = sorted(part for part, _ in those), [number for _, number in those]
-            if parts != [(place, parts[0][1]) for place in range(parts[0][1])]:
+        for readers in takers.values():
+            parts, numbers = sorted(part for part, _ in readers), [number for _, number in readers]
+            if parts != [(index, parts[0][1]) for index in range(parts[0][1])]:
                 raise PrivacyError(
-                    f"a file is read by the workers {numbers} as the parts {parts}, so that its records would vote "
-                    "twice or never; give each file to one worker, or to all of in_parts, and join files that are equal"
+                    f"a file is read by the workers {numbers} as the parts {parts}, so some of its records would vote "
+                    "twice or never; give each file to one worker, or to all parts that in_parts makes, and merge "
+                    "files with the same content"
                 )
 
     def _refuse_divided_units(self) -> None:
-        """Refuse a unit that two workers hold, known by a digest under a salt that is forgotten here."""
+        """Refuse a unit that two workers hold, found by digests under a salt that is forgotten afterwards."""
         if not self._held[0].has_units or len(self._shards) == 1:
             return
         salt = secrets.token_bytes(32)
-        for (one, here), (other, there) in itertools.pairwise(self._digests("units", salt)):
-            if one == other:
+        for (digest, worker), (next_digest, next_worker) in itertools.pairwise(self._digests("units", salt)):
+            if digest == next_digest:
                 raise PrivacyError(
-                    f"workers {here} and {there} both hold records of one user, who would vote twice as often as the "
-                    "noise is for; divide the data by user, as in_parts does"
+                    f"workers {worker} and {next_worker} both hold records of one user, who would have twice the votes "
+                    "that the noise covers; divide the data by user, as in_parts does"
                 )

@@ -1,4 +1,4 @@
-"""A language model that writes on many workers at once."""
+"""A language model that runs on many workers at once."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ from gape.language.request import Completion, LanguageModel, Request
 class Writer(Worker):
     """A worker that holds a language model, loaded when it is first asked."""
 
-    public = True  # prompts and answers are
+    public = True  # prompts and answers are public
 
     def __init__(self, make: Callable[[], LanguageModel]) -> None:
         """Remember how the model is made."""
@@ -20,15 +20,17 @@ class Writer(Worker):
         self._model: LanguageModel | None = None
 
     def describe(self) -> tuple[str, bool]:
-        """Load the model and say what it is."""
+        """Load the model; return its name and whether it can continue."""
         model = self._loaded()
         return model.name, model.can_continue
 
     def complete(self, requests: list[Request], name: str) -> list[tuple[int, Completion]]:
-        """Answer the requests, if the model is still the one of that name."""
+        """Complete the requests, if the model still has that name."""
         model = self._loaded()
         if model.name != name:
-            raise InputError(f"a worker that was started again has {model.name}, not {name}; give all the same model")
+            raise InputError(
+                f"a restarted worker has the model {model.name}, not {name}; install the same model on all machines"
+            )
         return list(model.complete(requests))
 
     def _loaded(self) -> LanguageModel:
@@ -40,9 +42,9 @@ class Writer(Worker):
 class RayModel:
     """Copies of one language model on the workers of a cluster.
 
-    Requests are cut into shares of equal size, in their order, and every share is answered by one worker: an answer
-    depends on its share at most, never on the number of workers. A worker that dies is started again, and its share is
-    asked again. To whatever identifies a run it looks like the name of the model.
+    Requests are split into shares of equal size, in order, and each share is answered by one worker: an answer depends
+    at most on its share, never on the number of workers. If a worker dies, it is restarted and its share is repeated.
+    The repr is the name of the model, so that a run is identified by the model, not by the cluster.
     """
 
     def __init__(
@@ -55,9 +57,9 @@ class RayModel:
         share: int = 64,
         patience: float = PATIENCE,
     ) -> None:
-        """Have `workers` workers of `cores` cores and `gpus` GPUs make the model each, on their own machines.
+        """Start `workers` workers with `cores` cores and `gpus` GPUs, each of which makes the model.
 
-        It needs a cluster, as by `with ray_cluster():`, and waits `patience` seconds for a worker to start.
+        This needs a cluster (`with ray_cluster():`). Each worker has `patience` seconds to start.
         """
         if workers < 1 or share < 1:
             raise InputError(f"workers and share must be at least 1, got {workers} and {share}")
@@ -67,18 +69,18 @@ class RayModel:
             Writer, [(make,)] * workers, cores=cores, gpus=gpus, reserve=True, nodes=nodes, patience=patience
         )
         try:
-            said: set[tuple[str, bool]] = {
-                answer for (answer,) in self._crew.each("describe", dict.fromkeys(range(workers), ())).values()
+            models: set[tuple[str, bool]] = {
+                answer for (answer,) in self._crew.ask_all("describe", dict.fromkeys(range(workers), ())).values()
             }
-            if len(said) > 1:
+            if len(models) > 1:
                 raise InputError(
-                    f"the workers hold different models: {' and '.join(name for name, _ in sorted(said))}; "
-                    "give all machines the same files and versions"
+                    f"the workers hold different models: {' and '.join(name for name, _ in sorted(models))}; "
+                    "install the same files and versions on all machines"
                 )
         except BaseException:
             self.close()
             raise
-        ((self._name, self._can_continue),) = said
+        ((self._name, self._can_continue),) = models
 
     def __enter__(self) -> Self:
         return self
@@ -96,21 +98,21 @@ class RayModel:
 
     @property
     def can_continue(self) -> bool:
-        """Whether the model on the workers can."""
+        """Whether the model can continue a text."""
         return self._can_continue
 
     @property
     def replaced(self) -> int:
-        """How many workers were lost and started again."""
+        """The number of workers that were lost and restarted."""
         return self._crew.replaced
 
     @property
     def pids(self) -> list[int]:
-        """The workers' processes, each on its own machine."""
+        """The process ids of the workers, each on its own machine."""
         return [self._crew.pids[number] for number in range(len(self._crew))]
 
     def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
-        """Answer the requests, yielding those of a share as soon as it is done."""
+        """Complete the requests, and yield the answers of a share as soon as it is done."""
         waiting = deque(
             (range(start, min(start + self._share, len(requests))), 1) for start in range(0, len(requests), self._share)
         )
@@ -118,19 +120,19 @@ class RayModel:
         busy: dict[Any, tuple[int, range, int]] = {}
         while waiting or busy:
             while waiting and idle:
-                number, (places, tries) = idle.popleft(), waiting.popleft()
-                (asked,) = self._crew.submit(number, "complete", [requests[place] for place in places], self._name)
-                busy[asked] = (number, places, tries)
+                number, (share, tries) = idle.popleft(), waiting.popleft()
+                (reference,) = self._crew.submit(number, "complete", [requests[i] for i in share], self._name)
+                busy[reference] = (number, share, tries)
             done = self._crew.first(busy)
-            number, places, tries = busy.pop(done)
+            number, share, tries = busy.pop(done)
             idle.append(number)
             try:
                 (answers,) = self._crew.take(number, [done])
             except Lost as lost:
                 self._crew.replace(number, tries, lost)
-                waiting.appendleft((places, tries + 1))
+                waiting.appendleft((share, tries + 1))
                 continue
-            yield from ((places[place], completion) for place, completion in answers)
+            yield from ((share[i], completion) for i, completion in answers)
 
     def close(self) -> None:
         """End the workers."""

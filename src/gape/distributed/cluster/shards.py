@@ -1,4 +1,4 @@
-"""Where private records lie, and what is made of them by the worker that reads them there."""
+"""Shards: public descriptions of where private records are stored, which a worker uses to read and embed them."""
 
 import glob
 import hashlib
@@ -21,34 +21,34 @@ _Divisible = TypeVar("_Divisible", "TextShard", "PointShard")
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """The private records of one worker, in its memory; it cannot be pickled, so it goes nowhere else."""
+    """The private records of one worker, in its memory. A block cannot be pickled, so it cannot leave the worker."""
 
     points: Points = field(repr=False)  # (n, d)
-    units: Sequence[str] | None = field(repr=False)  # (n,): whose each is
-    contents: Callable[[], Iterator[bytes]] = field(repr=False)  # n: what the ledger knows each by
-    files: tuple[bytes, ...] = field(repr=False)  # digests of the files, with the records that other workers take
-    salted: bool  # whether the ledger's salt goes into the digest of each record, or into that of all of them
-    texts: Sequence[str] = field(default=(), repr=False)  # (n,): none of vectors
+    units: Sequence[str] | None = field(repr=False)  # (n,): the owner of each record
+    contents: Callable[[], Iterator[bytes]] = field(repr=False)  # n items: what identifies each record in the ledger
+    files: tuple[bytes, ...] = field(repr=False)  # digests of the whole files, including records of other workers
+    salted: bool  # whether the ledger's salt goes into the digest of each record, or only into that of all records
+    texts: Sequence[str] = field(default=(), repr=False)  # (n,); empty for vectors
 
     def __reduce__(self) -> Any:
-        raise PrivacyError("private records stay with the worker that read them; send what was counted instead")
+        raise PrivacyError("private records stay with the worker that read them; send counts instead")
 
 
 class Shard(Protocol):
-    """The private records of one worker, as a public description that can be sent to it."""
+    """A public description of the private records of one worker, which can be sent to it."""
 
     @property
     def node(self) -> str | None:
-        """IP address of the machine that sees the records; None where every machine does."""
+        """IP address of the machine with access to the records; None if every machine has access."""
         ...
 
     @property
     def part(self) -> tuple[int, int]:
-        """Which part of its files it takes, of how many: (0, 1) for all of them."""
+        """The part of its files that it takes, and the number of parts: (0, 1) for all records."""
         ...
 
     def read(self) -> Block:
-        """Read and embed the records; called on the worker."""
+        """Read and embed the records. Called on the worker."""
         ...
 
 
@@ -56,31 +56,31 @@ class Shard(Protocol):
 class TextShard:
     """Private texts in files, embedded by the worker that reads them.
 
-    With `part` (k, w) it takes every w-th record of each file from the k-th on; where there are users, all records of
-    every w-th user or so, chosen by a digest, so that nobody is divided. `in_parts` makes all w of them.
+    With `part` (k, w) it takes every w-th record of each file from the k-th on. With users, it takes all records of
+    about every w-th user, chosen by a digest, so that no user is divided. `in_parts` makes all w parts.
     """
 
-    files: str | tuple[str, ...]  # paths and globs, as the worker sees them
+    files: str | tuple[str, ...]  # paths and globs on the worker
     embedder: Callable[[], Embedder] = field(repr=False)  # makes the embedder, on the worker
     text: str | None = None  # columns, as in `load_texts`
     label: str | None = None
     user: str | None = None
-    labels: tuple[str, ...] | None = None  # all that can occur; for records with a label
+    labels: tuple[str, ...] | None = None  # all possible labels; for records with a label
     node: str | None = None
     part: tuple[int, int] = (0, 1)
 
     def __post_init__(self) -> None:
         _check_part(self.part)
         if (self.label is None) != (self.labels is None):
-            raise InputError("a label column and the labels that can occur belong together; give both or neither")
+            raise InputError("a label column and the list of possible labels belong together; give both or neither")
 
     def read(self) -> Block:
-        """Read the texts, embed them if the embedder may see them, and keep both in memory."""
+        """Read the texts and embed them, if the embedder may see them."""
         embedder = self.embedder()
         require_private_embedding(embedder)
         files = [load_texts(path, self.text, self.label, self.user) for path in _paths(self.files)]
-        kept = [_mine(len(each), each.users, self.part) for each in files]
-        texts, labels, users = (_joined(files, kept, column) for column in ("texts", "labels", "users"))
+        kept = [_rows_of_part(len(records), records.users, self.part) for records in files]
+        texts, labels, users = (_concatenated(files, kept, column) for column in ("texts", "labels", "users"))
         if texts is None or not len(texts):
             raise InputError(f"part {self.part[0]} of {self.part[1]} has no records; use fewer workers")
         if labels is not None and self.labels is not None:
@@ -94,9 +94,9 @@ class TextShard:
 
 @dataclass(frozen=True)
 class PointShard:
-    """Private vectors in a .npy file, (n, d), with their users in another, (n,), where there are any.
+    """Private vectors in a .npy file, (n, d), and their users, if any, in another, (n,).
 
-    `part` is that of `TextShard`.
+    `part` is as in `TextShard`.
     """
 
     file: str
@@ -112,61 +112,61 @@ class PointShard:
         points = _array(self.file)
         names = None if self.users is None else _array(self.users).astype(str)
         if points.ndim != 2 or (names is not None and names.shape != points.shape[:1]):
-            raise InputError(f"{self.file} must hold vectors (n, d), and its users (n,), got shape {points.shape}")
+            raise InputError(f"{self.file} must hold vectors (n, d) and its users (n,), got shape {points.shape}")
         digest = hashlib.blake2b(np.ascontiguousarray(points).data, digest_size=32)
         digest.update(b"" if names is None else "\0".join(names.tolist()).encode())
-        mine = _mine(len(points), names, self.part)
-        if not mine.size:
+        rows = _rows_of_part(len(points), names, self.part)
+        if not rows.size:
             raise InputError(f"part {self.part[0]} of {self.part[1]} has no records; use fewer workers")
-        own = np.ascontiguousarray(points[mine], dtype=np.float32)
-        units = None if names is None else names[mine].tolist()
+        kept = np.ascontiguousarray(points[rows], dtype=np.float32)
+        units = None if names is None else names[rows].tolist()
 
         def contents() -> Iterator[bytes]:
-            return (row.tobytes() + name.encode() for row, name in zip(own, units or [""] * len(own), strict=True))
+            return (row.tobytes() + name.encode() for row, name in zip(kept, units or [""] * len(kept), strict=True))
 
-        return Block(own, units, contents, (digest.digest(),), salted=True)
+        return Block(kept, units, contents, (digest.digest(),), salted=True)
 
 
 def in_parts(shard: _Divisible, workers: int) -> list[_Divisible]:
-    """Divide files that all workers see: each takes a part of the records, and all of a user's or none."""
+    """Divide files that all workers can read: each takes a part of the records, and all or none of a user's."""
     if workers < 1:
         raise InputError(f"workers must be at least 1, got {workers}")
-    return [replace(shard, part=(place, workers)) for place in range(workers)]
+    return [replace(shard, part=(index, workers)) for index in range(workers)]
 
 
 def _check_part(part: tuple[int, int]) -> None:
     if not 0 <= part[0] < part[1]:
-        raise InputError(f"a part is a place below a number of parts, got {part}; make parts by in_parts")
+        raise InputError(f"a part must be an index below the number of parts, got {part}; use in_parts to make parts")
 
 
 def _paths(files: str | tuple[str, ...]) -> list[str]:
-    found: list[str] = []
+    matches: list[str] = []
     for name in (files,) if isinstance(files, str) else files:
         paths = sorted(glob.glob(name)) if glob.has_magic(name) else [name]  # noqa: PTH207  (whole paths, any root)
         if not paths:
             raise InputError(f"no file matches {name!r} on the worker; check the path there")
-        found += paths
-    return found
+        matches += paths
+    return matches
 
 
-def _mine(count: int, users: Any, part: tuple[int, int]) -> Indices:
-    """The rows of a file that belong to a part; each belongs to one, whatever other files there are."""
-    place, parts = part
+def _rows_of_part(count: int, users: Any, part: tuple[int, int]) -> Indices:
+    """Return the rows of a file that belong to a part; each row belongs to one part, whatever other files there are."""
+    index, parts = part
     if users is None:
-        return np.arange(place, count, parts)
-    chosen = {name: _number(name) % parts == place for name in set(users.tolist())}
+        return np.arange(index, count, parts)
+    chosen = {name: _user_hash(name) % parts == index for name in set(users.tolist())}
     return np.array([row for row, name in enumerate(users.tolist()) if chosen[name]], dtype=np.int64)
 
 
-def _number(name: str) -> int:
+def _user_hash(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(errors="replace"), digest_size=8).digest())
 
 
-def _joined(files: Sequence[Records], kept: Sequence[Indices], column: str) -> Any:
+def _concatenated(files: Sequence[Records], kept: Sequence[Indices], column: str) -> Any:
     columns = [getattr(records, column) for records in files]
-    if any(each is None for each in columns):
+    if any(values is None for values in columns):
         return None
-    return np.concatenate([each[rows] for each, rows in zip(columns, kept, strict=True)])
+    return np.concatenate([values[rows] for values, rows in zip(columns, kept, strict=True)])
 
 
 def _file_digest(records: Records) -> bytes:
@@ -180,4 +180,6 @@ def _array(path: str) -> Any:
     try:
         return np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} cannot be read as a .npy file ({type(error).__name__}); check it there") from None
+        raise InputError(
+            f"{path} cannot be read as a .npy file ({type(error).__name__}); check it on the worker"
+        ) from None

@@ -17,41 +17,41 @@ DIGEST = 32  # bytes
 
 @dataclass(frozen=True)
 class Holding:
-    """What a worker says of its records: numbers, and digests of its files under a secret salt."""
+    """What a worker reports of its records: numbers, and digests of its files under a secret salt."""
 
     records: int
     units: int
     dimension: int
     has_units: bool
     salted: bool  # as in `Block`
-    files: tuple[bytes, ...]  # which files it has read, whatever part of them it takes
+    files: tuple[bytes, ...]  # identify the files it has read, whatever part of them it takes
 
 
 class Votes(NamedTuple):
-    """How many votes are cast in a round, as `LocalElectorate` takes it."""
+    """How many votes are cast in a round, as in `LocalElectorate`."""
 
     votes_per_unit: int
     votes_per_record: int
 
 
 class Station(Worker):
-    """Reads its shard when it is first asked, and again after it was started again.
+    """Reads its shard when it is first asked, and again after a restart.
 
-    Out go counts, digests, the numbers of a `Holding`, and whether a public text is private too.
+    Only counts, digests, a `Holding`, and whether a public text is also private leave the worker.
     """
 
     def __init__(self, shard: Shard) -> None:
-        """Remember where the records are."""
+        """Hold the description of the shard; nothing is read yet."""
         self._shard = shard
         self._block: Block | None = None
         self._electorate: tuple[Votes, LocalElectorate] | None = None
-        self._said: tuple[bytes, Holding] | None = None
+        self._described: tuple[bytes, Holding] | None = None
         self._sorted: tuple[tuple[str, bytes], list[bytes]] = (("", b""), [])
 
     def describe(self, salt: bytes) -> Holding:
-        """Read the shard and say what it holds."""
-        if self._said is not None and self._said[0] == salt:
-            return self._said[1]
+        """Read the shard and describe what it holds."""
+        if self._described is not None and self._described[0] == salt:
+            return self._described[1]
         block = self._read()
         holding = Holding(
             records=len(block.points),
@@ -61,29 +61,29 @@ class Station(Worker):
             salted=block.salted,
             files=tuple(_digest(file, salt) for file in block.files),
         )
-        self._said = (salt, holding)
+        self._described = (salt, holding)
         return holding
 
     def vote(self, candidates: Points, turn: int, votes: Votes, salt: bytes, known: Holding) -> Counts:
-        """Count the votes of the shard, if it is still the one that is `known`. Private: for the electorate only."""
-        self._same(salt, known)
+        """Count the votes of the shard, if it is unchanged from `known`. Private: for the electorate only."""
+        self._refuse_changes(salt, known)
         if self._electorate is None or self._electorate[0] != votes:
             block = self._read()
             self._electorate = votes, LocalElectorate(block.points, units=block.units, **votes._asdict())
         return self._electorate[1].count(candidates, turn)
 
-    def digests(self, of: str, under: bytes, first: int, most: int, salt: bytes, known: Holding) -> bytes:
-        """Return some of the digests of all "records", or of all "units", in order: `most` from the `first` on."""
-        self._same(salt, known)
-        if self._sorted[0] != (of, under):
+    def digests(self, kind: str, key: bytes, first: int, most: int, salt: bytes, known: Holding) -> bytes:
+        """Return up to `most` of the sorted digests of all "records" or all "units", from index `first` on."""
+        self._refuse_changes(salt, known)
+        if self._sorted[0] != (kind, key):
             block = self._read()
-            named = block.contents() if of == "records" else (name.encode() for name in set(block.units or ()))
-            self._sorted = (of, under), sorted(_digest(name, under) for name in named)
+            contents = block.contents() if kind == "records" else (name.encode() for name in set(block.units or ()))
+            self._sorted = (kind, key), sorted(_digest(content, key) for content in contents)
         return b"".join(self._sorted[1][first : first + most])
 
     def holds_any(self, public: frozenset[bytes], salt: bytes, known: Holding) -> bool:
-        """Say whether a text of the shard is among public ones, given by their digests."""
-        self._same(salt, known)
+        """Return whether a text of the shard is among public ones, given by their digests."""
+        self._refuse_changes(salt, known)
         return any(text_digest(text) in public for text in self._read().texts)
 
     def _read(self) -> Block:
@@ -91,11 +91,11 @@ class Station(Worker):
             self._block = self._shard.read()
         return self._block
 
-    def _same(self, salt: bytes, known: Holding) -> None:
+    def _refuse_changes(self, salt: bytes, known: Holding) -> None:
         if self.describe(salt) != known:
-            raise RunError("the files changed while the run was under way; put them back as they were, and resume")
+            raise RunError("the files changed during the run; restore them, and resume")
 
 
 def _digest(content: bytes, salt: bytes) -> bytes:
-    """Hash as `gape._support.fingerprint` does, or, under an empty salt, as `gape.voting.store` does."""
+    """Hash like `gape._support.fingerprint`, or, with an empty salt, like `gape.voting.store`."""
     return hashlib.blake2b(content, key=salt, digest_size=DIGEST).digest()

@@ -1,8 +1,8 @@
-"""Votes from devices that keep their data: secure aggregation, noise in shares (`pip install 'gape[federated]'`).
+"""Votes from devices that keep their data: secure aggregation with distributed noise (`pip install 'gape[federated]'`).
 
-The server sees who takes part, and for every round one sum of votes that already has its noise in it. Flower is the
-transport, in `gape.distributed.federated.flower` alone: nothing else here needs it.
-docs/federated.md says what that promises and what it rests on.
+The server sees who takes part, and for each round one sum of votes that already includes its noise. Flower is the
+transport; only `gape.distributed.federated.flower` needs it.
+docs/federated.md states the guarantee and its assumptions.
 """
 
 from gape.distributed.federated.device import Device, Secrets

@@ -1,4 +1,4 @@
-"""One device: it embeds and votes for itself, and gives away a masked ballot and shares of masks, nothing else."""
+"""One device: it votes with its own records, and sends only a masked ballot and shares of masks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gape.distributed.federated.masking import (
     agree,
     commitment,
     derive,
-    expand,
+    expand_key,
     public_key,
-    seal,
+    seal_shares,
     to_words,
-    unseal,
+    unseal_shares,
 )
 from gape.distributed.federated.messages import Advert, Ballot, Call, Deal, Opening, Poll, Reply, Request, Roster, Tally
 from gape.distributed.federated.terms import Terms
@@ -35,78 +35,78 @@ from gape.voting.nearest import check_points
 
 @dataclass
 class Secrets:
-    """What a device has to remember from one step of a session to the next; it never leaves the device."""
+    """The state of a device between the steps of a session; it never leaves the device."""
 
-    after: str = ""  # the step that was done last
+    after: str = ""  # the last finished step
     session: bytes = b""
     turn: int = 0
     seat: int = 0
     sealing: bytes = b""  # private key
     masking: bytes = b""  # private key
-    seed: bytes = b""  # of its own mask
+    seed: bytes = b""  # of the device's own mask
     seats: list[int] = field(default_factory=list)  # of the roster
     sealing_keys: list[bytes] = field(default_factory=list)  # public, by seat
     masking_keys: list[bytes] = field(default_factory=list)  # public, by seat
     roster: bytes = b""  # digest
-    dealers: list[int] = field(default_factory=list)  # who dealt shares to this device
-    seed_shares: list[bytes] = field(default_factory=list)  # of each of them
-    key_shares: list[bytes] = field(default_factory=list)  # of each of them
+    dealers: list[int] = field(default_factory=list)  # seats that dealt shares to this device
+    seed_shares: list[bytes] = field(default_factory=list)  # by dealer
+    key_shares: list[bytes] = field(default_factory=list)  # by dealer
 
     def to_record(self) -> dict[str, Any]:
-        """Return all of it as a flat record."""
+        """Return the state as a flat record."""
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
 
 class Device:
     """The private side of a federation on one device: all its records are one privacy unit.
 
-    It answers the four requests of a session in their order, each once. It votes as one unit of `LocalElectorate`
-    does, and adds its share of the noise before anything leaves it. It refuses what its own copy of the terms does not
-    grant: other terms, too few or too many devices, more ballots. For no device does it ever give away both the
-    share of the mask's seed and the share of the masking key, one of which always stays needed to read a ballot.
+    It answers the four requests of a session in order, each once. It votes like one unit of `LocalElectorate`, and adds
+    its share of the noise before anything leaves it. It refuses what its own copy of the terms does not grant: other
+    terms, too few or too many devices, more ballots. It never reveals both its share of another device's mask seed and
+    its share of that device's masking key: whichever it withholds is still needed to read a ballot.
     """
 
     def __init__(
         self, terms: Terms, private: Points | None, granted: Granted, remembered: Secrets | None = None
     ) -> None:
-        """Hold `private`, (k, d): the embeddings of this device's records, or None where it has none."""
+        """Hold `private`, (k, d): the embeddings of this device's records, or None if it has none."""
         self._terms, self._granted = terms, granted
         self._private = None if private is None else check_points(private, "private embeddings")
         if self._private is not None and self._private.shape[1] != terms.dimension:
             raise InputError(
                 f"the device's embeddings have {self._private.shape[1]} dimensions and the terms say "
-                f"{terms.dimension}; embed with the model of the federation"
+                f"{terms.dimension}; use the embedder of the federation"
             )
         self.remembered = remembered or Secrets()
 
     def answer(self, request: Request) -> Reply:
-        """Answer a request, or refuse it; after a refusal only a new session can go on."""
+        """Answer a request, or refuse it; after a refusal the session is over."""
         if isinstance(request, Call):
             return self._advertise(request)
-        mine, self.remembered = self.remembered, Secrets()  # whatever fails below cannot be tried again
+        state, self.remembered = self.remembered, Secrets()  # a step that fails below cannot be repeated
         before = {"roster": "call", "poll": "roster", "tally": "poll"}[request.step]
-        if not mine.session or request.session != mine.session or mine.after != before:
+        if not state.session or request.session != state.session or state.after != before:
             raise PrivacyError(
-                f"a request of the step {request.step} does not follow the last one of its session; begin a new session"
+                f"a request of the step {request.step} does not follow the last step of its session; start a new one"
             )
         if isinstance(request, Roster):
-            reply: Reply = self._deal(request, mine)
+            reply: Reply = self._deal(request, state)
         elif isinstance(request, Poll):
-            reply = self._vote(request, mine)
+            reply = self._vote(request, state)
         else:
-            return self._open(request, mine)
-        mine.after = request.step
-        self.remembered = mine
+            return self._open(request, state)
+        state.after = request.step
+        self.remembered = state
         return reply
 
     def _advertise(self, call: Call) -> Advert:
         if call.terms != self._terms.digest:
-            raise PrivacyError("the server works under other terms than this device; agree on the same terms")
+            raise PrivacyError("the server uses other terms than this device; agree on the same terms")
         if not (1 <= call.turn <= self._terms.ballots and call.session):
             raise PrivacyError(
                 f"the terms grant rounds 1 to {self._terms.ballots}, got {call.turn}; agree on new terms"
             )
-        mine = Secrets(
+        state = Secrets(
             after="call",
             session=call.session,
             turn=call.turn,
@@ -115,87 +115,93 @@ class Device:
             masking=secrets.token_bytes(KEY_BYTES),
             seed=secrets.token_bytes(KEY_BYTES),
         )
-        self.remembered = mine
+        self.remembered = state
         return Advert(
             call.session,
             call.seat,
-            public_key(mine.sealing),
-            public_key(mine.masking),
-            commitment(mine.seed, call.session),
+            public_key(state.sealing),
+            public_key(state.masking),
+            commitment(state.seed, call.session),
         )
 
-    def _deal(self, roster: Roster, mine: Secrets) -> Deal:
+    def _deal(self, roster: Roster, state: Secrets) -> Deal:
         terms, seats = self._terms, roster.seats
         columns = (roster.sealing, roster.masking, roster.commitments)
         if any(len(column) != len(seats) for column in columns) or seats != sorted(set(seats)):
-            raise PrivacyError("the roster does not name every seat once, with its keys; begin a new session")
+            raise PrivacyError("the roster does not list every seat once, with its keys; start a new session")
         if not terms.threshold <= len(seats) <= terms.devices:
             raise PrivacyError(
-                f"the roster has {len(seats)} devices; the terms need {terms.threshold} to {terms.devices}"
+                f"the roster has {len(seats)} devices; the terms need {terms.threshold} to {terms.devices} of them"
             )
         if len({*roster.sealing, *roster.masking}) < 2 * len(seats):
-            raise PrivacyError("a key stands twice in the roster; begin a new session")
-        own = (public_key(mine.sealing), public_key(mine.masking), commitment(mine.seed, mine.session))
-        if mine.seat not in seats or tuple(column[seats.index(mine.seat)] for column in columns) != own:
-            raise PrivacyError("the roster does not have the keys that this device sent; begin a new session")
-        mine.seats, mine.sealing_keys, mine.masking_keys = seats, roster.sealing, roster.masking
-        mine.roster = roster_digest(roster, mine.turn, terms)
-        seed_shares = shamir.split(mine.seed, seats, terms.threshold)
-        key_shares = shamir.split(mine.masking, seats, terms.threshold)
-        mine.dealers = [mine.seat]
-        mine.seed_shares, mine.key_shares = [seed_shares[mine.seat]], [key_shares[mine.seat]]
-        others = [seat for seat in seats if seat != mine.seat]
+            raise PrivacyError("a key occurs twice in the roster; start a new session")
+        own = (public_key(state.sealing), public_key(state.masking), commitment(state.seed, state.session))
+        if state.seat not in seats or tuple(column[seats.index(state.seat)] for column in columns) != own:
+            raise PrivacyError("the roster does not have the keys that this device sent; start a new session")
+        state.seats, state.sealing_keys, state.masking_keys = seats, roster.sealing, roster.masking
+        state.roster = roster_digest(roster, state.turn, terms)
+        seed_shares = shamir.split(state.seed, seats, terms.threshold)
+        key_shares = shamir.split(state.masking, seats, terms.threshold)
+        state.dealers = [state.seat]
+        state.seed_shares, state.key_shares = [seed_shares[state.seat]], [key_shares[state.seat]]
+        others = [seat for seat in seats if seat != state.seat]
         sealed = [
-            seal(_sealing_key(mine, mine.seat, seat, other=seat), seed_shares[seat] + key_shares[seat])
+            seal_shares(_sealing_key(state, state.seat, seat, other=seat), seed_shares[seat] + key_shares[seat])
             for seat in others
         ]
-        return Deal(mine.session, mine.seat, others, sealed)
+        return Deal(state.session, state.seat, others, sealed)
 
-    def _vote(self, poll: Poll, mine: Secrets) -> Ballot:
-        self._check_seats(poll.seats, mine, mine.seats)
+    def _vote(self, poll: Poll, state: Secrets) -> Ballot:
+        self._check_seats(poll.seats, state, state.seats)
         if len(poll.sealed) != len(poll.seats):
-            raise PrivacyError("not every device of the poll has dealt its shares; begin a new session")
+            raise PrivacyError("not every device of the poll has dealt its shares; start a new session")
         for seat, sealed in zip(poll.seats, poll.sealed, strict=True):
-            if seat != mine.seat:
-                shares = unseal(_sealing_key(mine, seat, mine.seat, other=seat), sealed)
-                mine.dealers.append(seat)
-                mine.seed_shares.append(shares[: shamir.SHARE_BYTES])
-                mine.key_shares.append(shares[shamir.SHARE_BYTES :])
+            if seat != state.seat:
+                shares = unseal_shares(_sealing_key(state, seat, state.seat, other=seat), sealed)
+                state.dealers.append(seat)
+                state.seed_shares.append(shares[: shamir.SHARE_BYTES])
+                state.key_shares.append(shares[shamir.SHARE_BYTES :])
         if len(poll.candidates) != 4 * poll.rows * poll.columns or poll.columns != self._terms.dimension:
-            raise InputError(f"candidates do not have the {self._terms.dimension} dimensions of the terms")
+            raise InputError(
+                f"candidates do not have the {self._terms.dimension} dimensions of the terms; "
+                "use the embedder of the federation"
+            )
         content = np.frombuffer(poll.candidates, dtype="<f4").reshape(poll.rows, poll.columns)
         candidates = check_points(content, "candidates")
-        self._granted.ballot(mine.session)
-        words = self._noisy_words(candidates, mine.turn)
-        words += expand(derive(mine.seed, own_mask_info(mine.roster, mine.seat)), poll.rows)
-        keys = dict(zip(mine.seats, mine.masking_keys, strict=True))
+        self._granted.ballot(state.session)
+        words = self._noisy_words(candidates, state.turn)
+        words += expand_key(derive(state.seed, own_mask_info(state.roster, state.seat)), poll.rows)
+        keys = dict(zip(state.seats, state.masking_keys, strict=True))
         for other in poll.seats:
-            if other != mine.seat:
-                words += pair_mask(mine.masking, keys[other], mine.roster, mine.seat, other, poll.rows)
-        return Ballot(mine.session, mine.seat, words.astype("<u4").tobytes())
+            if other != state.seat:
+                words += pair_mask(state.masking, keys[other], state.roster, state.seat, other, poll.rows)
+        return Ballot(state.session, state.seat, words.astype("<u4").tobytes())
 
-    def _open(self, tally: Tally, mine: Secrets) -> Opening:
-        self._check_seats(tally.seats, mine, mine.dealers)
-        self._granted.opening(mine.session)
-        seeds = dict(zip(mine.dealers, mine.seed_shares, strict=True))
-        keys = dict(zip(mine.dealers, mine.key_shares, strict=True))
-        gone = sorted(set(mine.dealers) - set(tally.seats))
+    def _open(self, tally: Tally, state: Secrets) -> Opening:
+        self._check_seats(tally.seats, state, state.dealers)
+        self._granted.opening(state.session)
+        seeds = dict(zip(state.dealers, state.seed_shares, strict=True))
+        keys = dict(zip(state.dealers, state.key_shares, strict=True))
+        gone = sorted(set(state.dealers) - set(tally.seats))
         return Opening(
-            mine.session,
-            mine.seat,
+            state.session,
+            state.seat,
             tally.seats,
             [seeds[seat] for seat in tally.seats],
             gone,
             [keys[seat] for seat in gone],
         )
 
-    def _check_seats(self, seats: Sequence[int], mine: Secrets, known: Sequence[int]) -> None:
-        """A sum over fewer devices than the threshold would have too little noise in it."""
-        if len(set(seats)) < len(seats) or not {mine.seat} <= set(seats) <= set(known):
-            raise PrivacyError("the server names devices that are not in this session, or not this one; begin again")
+    def _check_seats(self, seats: Sequence[int], state: Secrets, known: Sequence[int]) -> None:
+        """Refuse a sum over fewer devices than the threshold, which would have too little noise."""
+        if len(set(seats)) < len(seats) or not {state.seat} <= set(seats) <= set(known):
+            raise PrivacyError(
+                "the server lists devices that are not in this session, or omits this device; start a new session"
+            )
         if len(seats) < self._terms.threshold:
             raise PrivacyError(
-                f"{len(seats)} devices are left and the terms need {self._terms.threshold}; nothing is opened"
+                f"{len(seats)} devices are left and the terms need {self._terms.threshold}; nothing is opened: "
+                "start a new session"
             )
 
     def _noisy_words(self, candidates: Points, turn: int) -> Words:
@@ -207,18 +213,17 @@ class Device:
     def _votes(self, candidates: Points, turn: int) -> Counts:
         if self._private is None:
             return np.zeros(len(candidates), dtype=np.int64)
-        everything = [self._terms.unit] * len(self._private)  # of one and the same unit
-        own = LocalElectorate(
+        electorate = LocalElectorate(
             self._private,
-            units=everything,
+            units=[self._terms.unit] * len(self._private),  # all records belong to one unit
             votes_per_unit=self._terms.votes_per_unit,
             votes_per_record=self._terms.votes_per_record,
         )
-        return own.count(candidates, turn)
+        return electorate.count(candidates, turn)
 
 
 def roster_digest(roster: Roster, turn: int, terms: Terms) -> bytes:
-    """Identify terms, session, turn and everybody's keys: devices that were shown others share no key."""
+    """Identify terms, session, turn and all keys, so that devices that were shown different rosters share no key."""
     parts = [terms.digest, roster.session, turn.to_bytes(8)]
     for seat, *keys in zip(roster.seats, roster.sealing, roster.masking, roster.commitments, strict=True):
         parts += [seat.to_bytes(8), *(hashlib.sha256(key).digest() for key in keys)]
@@ -226,18 +231,20 @@ def roster_digest(roster: Roster, turn: int, terms: Terms) -> bytes:
 
 
 def own_mask_info(roster: bytes, seat: int) -> bytes:
-    """Name the purpose of the seed of a device's own mask."""
+    """Return the key derivation info for a device's own mask."""
     return b"gape own mask" + roster + seat.to_bytes(8)
 
 
 def pair_mask(private: bytes, public: bytes, roster: bytes, seat: int, other: int, count: int) -> Words:
-    """Return the mask that `seat` adds for `other`; what `other` adds for `seat` is its negative, modulo 2^32."""
+    """Return the mask that `seat` adds for `other`; `other` adds its negative modulo 2^32 for `seat`."""
     low, high = min(seat, other), max(seat, other)
     key = agree(private, public, b"gape pair mask" + roster + low.to_bytes(8) + high.to_bytes(8))
-    mask = expand(key, count)
+    mask = expand_key(key, count)
     return mask if seat == low else -mask
 
 
-def _sealing_key(mine: Secrets, sender: int, receiver: int, *, other: int) -> bytes:
-    public = mine.sealing_keys[mine.seats.index(other)]
-    return agree(mine.sealing, public, b"gape sealed shares" + mine.roster + sender.to_bytes(8) + receiver.to_bytes(8))
+def _sealing_key(state: Secrets, sender: int, receiver: int, *, other: int) -> bytes:
+    public = state.sealing_keys[state.seats.index(other)]
+    return agree(
+        state.sealing, public, b"gape sealed shares" + state.roster + sender.to_bytes(8) + receiver.to_bytes(8)
+    )

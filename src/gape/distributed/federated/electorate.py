@@ -1,4 +1,4 @@
-"""The electorate whose records stay on their devices: the server asks for a sum, and gets it with its noise."""
+"""An electorate whose records stay on their devices: the server receives only a sum that includes its noise."""
 
 import secrets
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ SESSION_BYTES = 16
 
 
 class Channel(Protocol):
-    """How the server reaches devices; it need not keep anything secret."""
+    """The transport between server and devices; it need not be confidential."""
 
     def devices(self) -> list[int]:
         """Return the addresses of the devices that can be reached."""
@@ -32,24 +32,24 @@ class Channel(Protocol):
 
 @dataclass(frozen=True)
 class Attendance:
-    """Who took part in a round, by address: known to the server, and public."""
+    """The devices that took part in a round, by address: known to the server, and public."""
 
     turn: int
     called: tuple[int, ...]
-    counted: tuple[int, ...]  # whose ballots are in the sum
-    noise: float  # the standard deviation of the noise in it, in votes
+    counted: tuple[int, ...]  # devices whose ballots are in the sum
+    noise: float  # standard deviation of the noise in the sum, in votes
 
 
 class FederatedElectorate:
-    """Users who vote on their own devices: what this process receives is the sum of all votes, noise included.
+    """Users who vote on their own devices: this process receives the sum of all votes, including the noise.
 
-    There are no exact counts anywhere, so `count` refuses; `noisy_count` takes its place. The terms that the devices
-    hold bound what can be asked of them (`Terms`), and the ledger is tied to the name of the
-    federation, as there is no dataset here to recognise.
+    Exact counts do not exist anywhere, so `count` raises an error; use `noisy_count`. The terms that the devices hold
+    limit what can be asked of them (`Terms`). The ledger is tied to the name of the federation, because there is no
+    dataset here to identify.
     """
 
     def __init__(self, terms: Terms, channel: Channel) -> None:
-        """Reach devices that hold the same terms."""
+        """Use devices that hold the same terms."""
         self.terms = terms
         self.attendance: list[Attendance] = []
         self._channel = channel
@@ -61,17 +61,17 @@ class FederatedElectorate:
 
     @property
     def votes_per_unit(self) -> int:
-        """The most votes one device casts in a round."""
+        """The largest number of votes that one device casts in a round."""
         return self.terms.votes_per_unit
 
     @property
     def unit(self) -> str:
-        """What one privacy unit is: all that is on one device."""
+        """What one privacy unit is: all data on one device."""
         return self.terms.unit
 
     @property
     def secure(self) -> bool:
-        """Whether the devices add noise: always, but for the terms that only tests use."""
+        """Whether the devices add noise: always, except under terms that only tests use."""
         return not self.terms.exact_sums_for_tests_only
 
     def fingerprint(self, salt: bytes) -> str:
@@ -79,16 +79,16 @@ class FederatedElectorate:
         return dataset_fingerprint([b"federation " + self.terms.federation.encode()], salt)
 
     def count(self, candidates: Points, turn: int) -> Counts:
-        """Refuse: nobody has exact counts."""
+        """Raise an error: exact counts do not exist."""
         raise PrivacyError(
-            f"the exact votes of round {turn} for {len(candidates)} candidates exist nowhere, as devices add noise to "
-            "their own; use gape.runs.federated.run_federated"
+            f"the exact votes of round {turn} for {len(candidates)} candidates do not exist, because devices add noise "
+            "to their own; use gape.runs.federated.run_federated"
         )
 
     def noisy_count(self, candidates: Points, turn: int, sigma: float) -> NoisyVotes:
         """Return the votes of round `turn`, (v,), with noise of at least `sigma`, which must be that of the terms.
 
-        A round in which too few devices stay raises `ServiceError`: nothing was learnt, and it can be tried again.
+        If too few devices stay to the end, it raises `ServiceError`: nothing was learnt, and the round can be retried.
         """
         if sigma != self.terms.sigma:
             raise PrivacyError(
@@ -109,7 +109,7 @@ class FederatedElectorate:
         return np.rint(total / self.terms.units).astype(np.int64)
 
     def _ask(self, addresses: Mapping[int, int], requests: Mapping[int, Request]) -> dict[int, Reply]:
-        """Ask by seat."""
+        """Send requests by seat, and return the replies by seat."""
         seats = {address: seat for seat, address in addresses.items()}
         replies = self._channel.ask({addresses[seat]: request for seat, request in requests.items()})
         return {seats[address]: reply for address, reply in replies.items() if address in seats}

@@ -1,7 +1,7 @@
-"""Flower carries the messages: a `Channel` over its Grid, and a ClientApp around a `Device`.
+"""Transport by Flower: a `Channel` over its Grid, and a ClientApp around a `Device`.
 
-Transport, scheduling and reaching devices are Flower's. Secrecy is not: its messages are sealed or masked before it
-gets them. Needs `pip install gape[federated]`.
+Flower handles transport, scheduling and reaching devices, but not secrecy: messages are sealed or masked before it
+receives them. Needs `pip install gape[federated]`.
 """
 
 import time
@@ -20,31 +20,31 @@ _ACTION = "query.gape"
 
 
 class GridChannel:
-    """The devices of a Flower federation, as a ServerApp reaches them.
+    """The devices of a Flower federation, as seen by a ServerApp.
 
-    A device that has not answered within `timeout` seconds has dropped out of the session. Each step of four waits
-    for all who are connected, so a silent device costs the whole timeout once.
+    A device that has not answered within `timeout` seconds has dropped out of the session. Each of the four steps waits
+    for all devices that take part, so a silent device costs the whole timeout once.
     """
 
     def __init__(self, grid: Grid, *, timeout: float = 600.0) -> None:
-        """Speak through `grid`; `failures` collects what devices say of why they failed, by node."""
+        """Send messages through `grid`; `failures` collects the reasons of devices that failed, with their nodes."""
         self._grid, self._timeout = grid, timeout
         self.failures: list[tuple[int, str]] = []
 
     def wait(self, devices: int, *, timeout: float = 600.0) -> None:
         """Wait until so many devices are connected."""
         end = time.monotonic() + timeout
-        while (found := len(self.devices())) < devices:
+        while (count := len(self.devices())) < devices:
             if time.monotonic() > end:
-                raise ServiceError(f"{found} of {devices} devices are connected after {timeout:g} s; start the others")
+                raise ServiceError(f"{count} of {devices} devices are connected after {timeout:g} s; start the others")
             time.sleep(1.0)
 
     def devices(self) -> list[int]:
-        """Return the ids of the nodes that Flower knows to be there."""
+        """Return the ids of the nodes that are connected to Flower."""
         return sorted(self._grid.get_node_ids())
 
     def ask(self, requests: Mapping[int, Request]) -> dict[int, Reply]:
-        """Send each node its request and return the replies that came in time; errors count as silence."""
+        """Send each node its request and return the replies that came in time; an error counts as no reply."""
         messages = [
             Message(RecordDict({_RECORD: ConfigRecord(to_record(request))}), node, _ACTION, ttl=self._timeout)
             for node, request in requests.items()
@@ -58,32 +58,32 @@ class GridChannel:
                 else:
                     replies[node] = to_reply(dict(message.content[_RECORD]))
             except (GapeError, KeyError):
-                self.failures.append((node, "it sent a message that belongs to no step"))
+                self.failures.append((node, "it sent a message that does not belong to any step"))
         return replies
 
 
 def client_app(device: Callable[[Context, Secrets], Device]) -> ClientApp:
     """Make the ClientApp of a device.
 
-    `device(context, remembered)` makes it from what its SuperNode is configured with (`context.node_config`) and from
-    what it remembers of the session. That stays in the memory of the SuperNode, and is sent to nobody.
+    `device(context, remembered)` makes the device from the configuration of its SuperNode (`context.node_config`) and
+    from its state in the session. The state stays in the memory of the SuperNode and is never sent.
     """
 
     def answer(message: Message, context: Context) -> Message:
-        # Flower sends the text of an error to the server. What the protocol says is made for that; what anything else
-        # says may name files of the device, or hold private text.
+        # Flower sends the text of an error to the server. Messages of the protocol are written for that; any other may
+        # name files of the device or quote private text.
         remembered = context.state.get(_RECORD)
         try:
-            own = device(context, Secrets(**dict(remembered)) if remembered else Secrets())
+            held = device(context, Secrets(**dict(remembered)) if remembered else Secrets())
         except Exception as error:
             raise _failure(error) from error
         try:
-            reply = own.answer(to_request(dict(message.content[_RECORD])))
+            reply = held.answer(to_request(dict(message.content[_RECORD])))
         except GapeError:
             raise
         except Exception as error:
             raise _failure(error) from error
-        context.state[_RECORD] = ConfigRecord(own.remembered.to_record())
+        context.state[_RECORD] = ConfigRecord(held.remembered.to_record())
         return Message(RecordDict({_RECORD: ConfigRecord(to_record(reply))}), reply_to=message)
 
     app = ClientApp()
@@ -92,4 +92,4 @@ def client_app(device: Callable[[Context, Secrets], Device]) -> ClientApp:
 
 
 def _failure(error: Exception) -> ServiceError:
-    return ServiceError(f"the device failed with {type(error).__name__}; its own log says more")
+    return ServiceError(f"the device failed with {type(error).__name__}; see its own log")

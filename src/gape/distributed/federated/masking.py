@@ -1,10 +1,10 @@
-"""Masks and sealed shares: X25519 agrees on keys, HKDF-SHA256 binds them, ChaCha20 expands and seals.
+"""Masks and sealed shares: key agreement by X25519, key derivation by HKDF-SHA256, expansion and sealing by ChaCha20.
 
-Words are integers modulo 2^32, and a mask is as many words of keystream as there are candidates. 2^32 is room enough:
-`Terms` refuses a federation whose sums could leave it, which takes millions of devices. 2^64 would double what a
-device sends and protect nothing more.
+Words are integers modulo 2^32, and a mask has one word of keystream per candidate. 2^32 is large enough: `Terms`
+refuses a federation whose sums could exceed it, which takes millions of devices. 2^64 would double what a device sends
+without protecting more.
 
-A key is used once, for one purpose, in one round, between two seats: that is what `info` says. So nonces can be zero.
+A key is used once, for one purpose, in one round, between two seats, as named by `info`. Nonces can therefore be zero.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ MODULUS = 2**32
 WORD_BYTES = 4
 KEY_BYTES = 32
 
-_ONCE = bytes(12)
+_ZERO_NONCE = bytes(12)
 
 
 def public_key(private: bytes) -> bytes:
@@ -36,51 +36,51 @@ def public_key(private: bytes) -> bytes:
 
 
 def agree(private: bytes, public: bytes, info: bytes) -> bytes:
-    """Agree with the owner of `public` on a key for the one purpose that `info` names."""
+    """Agree with the owner of `public` on a key for the single purpose that `info` names."""
     try:
         shared = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
-    except ValueError as error:  # of low order: whoever sent it would know the outcome
+    except ValueError as error:  # a point of low order: its sender would know the shared key
         raise PrivacyError("a device's public key is not a valid X25519 key; leave that device out") from error
     return derive(shared, info)
 
 
 def derive(secret: bytes, info: bytes) -> bytes:
-    """Derive a key of 32 bytes for the one purpose that `info` names."""
+    """Derive a key of 32 bytes for the single purpose that `info` names."""
     return HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(secret)
 
 
 def commitment(secret: bytes, info: bytes) -> bytes:
-    """Commit to a uniform secret: it says nothing about the secret, and no other secret will fit."""
+    """Commit to a uniform secret: the commitment reveals nothing about the secret, and fits no other."""
     return hashlib.sha256(b"commitment" + info + secret).digest()
 
 
-def expand(key: bytes, count: int) -> Words:
+def expand_key(key: bytes, count: int) -> Words:
     """Expand a key to `count` uniform words: a ChaCha20 keystream."""
     stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
     return np.frombuffer(stream.update(bytes(WORD_BYTES * count)), dtype="<u4").astype(np.uint32)
 
 
-def seal(key: bytes, text: bytes) -> bytes:
-    """Encrypt and authenticate under a key that is never used again."""
-    return ChaCha20Poly1305(key).encrypt(_ONCE, text, None)
+def seal_shares(key: bytes, shares: bytes) -> bytes:
+    """Encrypt and authenticate shares under a key that is never used again."""
+    return ChaCha20Poly1305(key).encrypt(_ZERO_NONCE, shares, None)
 
 
-def unseal(key: bytes, sealed: bytes) -> bytes:
-    """Decrypt what `seal` made, or refuse it."""
+def unseal_shares(key: bytes, sealed: bytes) -> bytes:
+    """Decrypt what `seal_shares` returned, or refuse it."""
     try:
-        return ChaCha20Poly1305(key).decrypt(_ONCE, sealed, None)
+        return ChaCha20Poly1305(key).decrypt(_ZERO_NONCE, sealed, None)
     except InvalidTag as error:
         raise PrivacyError(
             "sealed shares do not open: they were changed, or made for another roster, round or federation; "
-            "begin the round again"
+            "start the round again"
         ) from error
 
 
 def to_words(values: NDArray[np.int64]) -> Words:
-    """Take integers modulo 2^32."""
+    """Reduce integers modulo 2^32."""
     return (values % MODULUS).astype(np.uint32)
 
 
 def from_words(words: Words) -> NDArray[np.int64]:
-    """Read words as the integers nearest to zero that they stand for."""
+    """Return the integers nearest to zero that the words represent."""
     return words.astype(np.int32).astype(np.int64)

@@ -1,12 +1,12 @@
-"""What server and devices say to each other, one record per step. Values are numbers, bytes, and lists of them.
+"""The messages between server and devices, one record per step. Values are integers, bytes, and lists of them.
 
     server                                   device
     Call        a round begins           ->  Advert      fresh public keys
-    Roster      everybody's keys         ->  Deal        shares of its secrets, sealed for each other device
-    Poll        candidates, sealed shares -> Ballot      votes and noise under masks
-    Tally       whose ballots arrived    ->  Opening     one share for every device of the roster, never two
+    Roster      all keys                 ->  Deal        shares of its secrets, sealed for each other device
+    Poll        candidates, sealed shares -> Ballot      masked votes and noise
+    Tally       whose ballots arrived    ->  Opening     one share for each device of the roster, never two
 
-A seat is the number of a device in a round, from 1. `session` is drawn by the server for every attempt at a round.
+A seat is the number of a device in a round, from 1. The server draws `session` for each attempt at a round.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ Value: TypeAlias = int | str | bytes | list[int] | list[bytes]
 
 @dataclass(frozen=True)
 class Call:
-    """A round begins: these are its turn and the seat of this device."""
+    """Start of a round: its turn, and the seat of this device."""
 
     step: ClassVar[str] = "call"
     session: bytes
@@ -31,7 +31,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Advert:
-    """Public keys of one device for one session, and a commitment to the seed of its own mask."""
+    """The public keys of one device for one session, and a commitment to the seed of its own mask."""
 
     step: ClassVar[str] = "advert"
     session: bytes
@@ -43,7 +43,7 @@ class Advert:
 
 @dataclass(frozen=True)
 class Roster:
-    """Everybody's keys, by seat in ascending order."""
+    """The keys of all devices, by seat in ascending order."""
 
     step: ClassVar[str] = "roster"
     session: bytes
@@ -55,7 +55,7 @@ class Roster:
 
 @dataclass(frozen=True)
 class Deal:
-    """A device's shares, sealed for every other seat of the roster."""
+    """A device's shares, sealed for each other seat of the roster."""
 
     step: ClassVar[str] = "deal"
     session: bytes
@@ -66,11 +66,11 @@ class Deal:
 
 @dataclass(frozen=True)
 class Poll:
-    """The candidates of the round, (rows, columns) float32, and what the others sealed for this device."""
+    """The candidates of the round, (rows, columns) float32, and the shares that others sealed for this device."""
 
     step: ClassVar[str] = "poll"
     session: bytes
-    seats: list[int]  # who takes part, this device too
+    seats: list[int]  # of all participants, including this device
     sealed: list[bytes]  # from each of them; empty from the device itself
     rows: int
     columns: int
@@ -79,7 +79,7 @@ class Poll:
 
 @dataclass(frozen=True)
 class Ballot:
-    """Votes and noise of one device, masked: uniform words to whoever lacks the masks."""
+    """Masked votes and noise of one device: uniform words for anyone without the masks."""
 
     step: ClassVar[str] = "ballot"
     session: bytes
@@ -89,7 +89,7 @@ class Ballot:
 
 @dataclass(frozen=True)
 class Tally:
-    """Whose ballots have arrived and are in the sum."""
+    """The seats whose ballots have arrived and are in the sum."""
 
     step: ClassVar[str] = "tally"
     session: bytes
@@ -98,7 +98,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Opening:
-    """For every device in the sum a share of its mask's seed, for every other one a share of its masking key."""
+    """A share of the mask seed of each device in the sum, and of the masking key of each other device."""
 
     step: ClassVar[str] = "opening"
     session: bytes
@@ -117,35 +117,37 @@ _REPLIES = {kind.step: kind for kind in (Advert, Deal, Ballot, Opening)}
 
 
 def to_record(message: Request | Reply) -> dict[str, Value]:
-    """Write a message as a flat record."""
+    """Return a message as a flat record."""
     return {"step": message.step, **{field.name: getattr(message, field.name) for field in fields(message)}}
 
 
 def to_request(record: Mapping[str, Any]) -> Request:
-    """Read a request written by `to_record`; anything else is refused."""
+    """Restore a request from `to_record`, and refuse anything else."""
     kind = _REQUESTS.get(str(record.get("step")))
     return _no_such_step() if kind is None else kind(**_values(kind, record))
 
 
 def to_reply(record: Mapping[str, Any]) -> Reply:
-    """Read a reply written by `to_record`; anything else is refused."""
+    """Restore a reply from `to_record`, and refuse anything else."""
     kind = _REPLIES.get(str(record.get("step")))
     return _no_such_step() if kind is None else kind(**_values(kind, record))
 
 
 def _values(kind: type[Request | Reply], record: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: value for name, value in record.items() if name != "step"}
-    right = set(values) == {field.name for field in fields(kind)}
-    if not right or not all(_is(field.type, values[field.name]) for field in fields(kind)):
-        raise InputError(f"a message has not the fields of its step {kind.step}; use the same version on both sides")
+    complete = set(values) == {field.name for field in fields(kind)}
+    if not complete or not all(_has_type(values[field.name], field.type) for field in fields(kind)):
+        raise InputError(
+            f"a message does not have the fields of its step {kind.step}; use the same version on both sides"
+        )
     return values
 
 
 def _no_such_step() -> NoReturn:
-    raise InputError("a message names no step that belongs here; use the same version on both sides")
+    raise InputError("a message has no step that is expected here; use the same version on both sides")
 
 
-def _is(declared: Any, value: object) -> bool:  # a type, or a list of a type
+def _has_type(value: object, declared: Any) -> bool:  # declared is a type, or a list of a type
     if get_origin(declared) is list:
         (item,) = get_args(declared)
         return isinstance(value, list) and all(type(entry) is item for entry in value)

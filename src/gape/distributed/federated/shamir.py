@@ -1,4 +1,4 @@
-"""Shamir's secret sharing: any t of the shares give the secret, fewer say nothing about it at all.
+"""Shamir's secret sharing: any t of the shares determine the secret, and fewer reveal nothing about it.
 
 A secret of 32 bytes is the constant term of a random polynomial of degree t - 1 over the integers modulo the prime
 2^256 + 297; the share of seat x is its value there.
@@ -15,9 +15,9 @@ SHARE_BYTES = 33
 
 
 def split(secret: bytes, seats: Sequence[int], threshold: int) -> dict[int, bytes]:
-    """Share a secret of 32 bytes among `seats`, different and positive, so that `threshold` of them can restore it."""
+    """Split a secret of 32 bytes among distinct positive `seats`, so that any `threshold` of them can restore it."""
     if len(secret) != SECRET_BYTES:
-        raise InputError(f"a secret has {SECRET_BYTES} bytes, got {len(secret)}")
+        raise InputError(f"a secret must have {SECRET_BYTES} bytes, got {len(secret)}")
     if len(set(seats)) < len(seats) or not all(0 < seat < 2**32 for seat in seats):
         raise InputError("seats must be different numbers between 1 and 2^32 - 1")
     if not 1 <= threshold <= len(seats):
@@ -27,22 +27,22 @@ def split(secret: bytes, seats: Sequence[int], threshold: int) -> dict[int, byte
 
 
 def weights(seats: Sequence[int]) -> list[int]:
-    """Return Lagrange's weights at zero for these seats: they serve every secret shared among them."""
-    found = []
+    """Return the Lagrange weights at zero for these seats; they apply to every secret shared among them."""
+    lagrange = []
     for seat in seats:
-        above, below = 1, 1
+        numerator, denominator = 1, 1
         for other in seats:
             if other != seat:
-                above = above * other % PRIME
-                below = below * (other - seat) % PRIME
-        found.append(above * pow(below, -1, PRIME) % PRIME)
-    return found
+                numerator = numerator * other % PRIME
+                denominator = denominator * (other - seat) % PRIME
+        lagrange.append(numerator * pow(denominator, -1, PRIME) % PRIME)
+    return lagrange
 
 
-def join(shares: Mapping[int, bytes], threshold: int, lagrange: Sequence[int] | None = None) -> bytes:
-    """Restore a secret from shares by seat, at least `threshold` of them; `lagrange` are the weights of all, if known.
+def reconstruct(shares: Mapping[int, bytes], threshold: int, lagrange: Sequence[int] | None = None) -> bytes:
+    """Restore a secret from at least `threshold` shares by seat; `lagrange` are the weights of these seats, if known.
 
-    Too few shares are refused. Wrong ones give another secret, or none: the caller has to know how to tell.
+    Too few shares are refused. Wrong shares give another secret or an error, so the caller must check the secret.
     """
     if len(shares) < threshold:
         raise InputError(f"{len(shares)} shares cannot restore a secret that needs {threshold}; collect more")
@@ -50,7 +50,7 @@ def join(shares: Mapping[int, bytes], threshold: int, lagrange: Sequence[int] | 
     values = (int.from_bytes(share) for share in shares.values())
     secret = sum(factor * value for factor, value in zip(factors, values, strict=True)) % PRIME
     if secret >= 2 ** (8 * SECRET_BYTES):
-        raise InputError("the shares do not belong to one secret; ask for them again")
+        raise InputError("the shares do not belong to the same secret; request them again")
     return secret.to_bytes(SECRET_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""What a federation and its devices have agreed on. All of it is public, and both sides hold it."""
+"""The terms that a federation and its devices have agreed on. They are public, and both sides hold a copy."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from gape.distributed.federated.masking import MODULUS
 from gape.evolution.plan import Plan
 from gape.privacy.accounting import Neighbours, Release
 
-MOST_DEVICES = 10_000  # each holds a share of every other's secrets
+MOST_DEVICES = 10_000  # each device holds a share of every other device's secrets
 
-_REACH = 40  # standard deviations of noise that the sums leave room for
+_MARGIN = 40  # standard deviations of noise that sums have room for
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What every device grants, and checks for itself: nobody can ask it for more.
+    """What each device grants. It checks every request itself, so nobody can ask it for more.
 
     As long as at most `dropouts` of the devices fail in a round and at most `colluders` work with the server, what the
-    server learns of all devices together is (`epsilon`, `delta`)-DP for one device's data. A device sends at most
-    `rounds` + `spare` ballots in all; a round that fails after ballots were sent uses up one of the spare.
+    server learns from all devices together is (`epsilon`, `delta`)-DP with respect to one device's data. A device sends
+    at most `rounds` + `spare` ballots in total; a round that fails after ballots were sent uses up a spare one.
     """
 
     federation: str  # the operator's name for the devices and their data
-    devices: int  # n: how many are enrolled
-    dropouts: int  # the most that may fail in a round, in any step
-    colluders: int  # the most whose noise does not count: the server may know it
+    devices: int  # n: number of enrolled devices
+    dropouts: int  # most devices that may fail in a round, in any step
+    colluders: int  # most devices whose noise does not count, because the server may know it
     dimension: int
-    sigma: float  # what is accounted for, in votes
+    sigma: float  # noise that is accounted for, in votes
     delta: float
     rounds: int
     spare: int = 0
@@ -53,24 +53,24 @@ class Terms:
                 f"{self.dropouts}, {self.colluders} and {self.spare}"
             )
         if not 3 <= self.devices <= MOST_DEVICES:
-            raise InputError(f"a federation has 3 to {MOST_DEVICES:,} devices, got {self.devices}")
+            raise InputError(f"a federation must have 3 to {MOST_DEVICES:,} devices, got {self.devices}")
         if not self.federation:
-            raise InputError("a federation needs a name; its ledger is tied to it")
+            raise InputError("a federation needs a name, because its ledger is tied to it; got an empty one")
         if self.honest < 1 or 2 * self.threshold <= self.devices + self.colluders:
             raise PrivacyError(
-                f"of {self.devices} devices {self.dropouts} may drop out and {self.colluders} collude, but a server "
-                "could then open a single ballot by telling devices different stories; keep twice the dropouts plus "
+                f"if {self.dropouts} of {self.devices} devices may drop out and {self.colluders} collude, a server "
+                "could open a single ballot by sending devices contradictory messages; keep twice the dropouts plus "
                 "the colluders below the number of devices"
             )
         object.__setattr__(self, "sigma", float(self.sigma))
         if self.exact_sums_for_tests_only != (self.sigma == 0):
             raise PrivacyError(
-                f"sigma is {self.sigma:g}; it may be 0, and has to be, with exact_sums_for_tests_only and there alone"
+                f"sigma is {self.sigma:g}; it must be 0 with exact_sums_for_tests_only, and positive otherwise"
             )
-        largest = self.devices * self.units + _REACH * self.share_scale * math.sqrt(self.devices)
+        largest = self.devices * self.units + _MARGIN * self.share_scale * math.sqrt(self.devices)
         if largest >= MODULUS / 2:
             raise InputError(
-                f"sums of {self.devices} devices at {self.units} units a vote could leave 32 bits; "
+                f"sums of {self.devices} devices at {self.units} units per vote could exceed 32 bits; "
                 "use fewer devices or a larger sigma"
             )
 
@@ -78,7 +78,7 @@ class Terms:
     def for_plan(
         cls, plan: Plan, *, federation: str, devices: int, dropouts: int, colluders: int, dimension: int, spare: int = 0
     ) -> Terms:
-        """Make the terms under which devices take part in a run of this plan."""
+        """Make the terms for a run of this plan."""
         return cls(
             federation=federation,
             devices=devices,
@@ -96,37 +96,37 @@ class Terms:
 
     @property
     def threshold(self) -> int:
-        """How many devices must stay to the end, and how many shares restore a secret (t)."""
+        """The number of devices that must stay to the end, and of shares that restore a secret (t)."""
         return self.devices - self.dropouts
 
     @property
     def honest(self) -> int:
-        """How many shares of noise are in a sum that anybody can open, and known to nobody (h)."""
+        """The least number of noise shares, unknown to the server, in any sum that can be opened (h)."""
         return self.threshold - self.colluders
 
     @property
     def ballots(self) -> int:
-        """How many ballots a device sends in all."""
+        """The number of ballots that a device sends in total."""
         return self.rounds + self.spare
 
     @property
     def release(self) -> Release:
-        """What one round costs, as the ledger counts it."""
+        """The cost of one round, as the ledger counts it."""
         return Release(self.sigma, self.neighbours, self.votes_per_unit)
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """What all the ballots of a device cost."""
+        """The cost of all ballots of a device."""
         return (self.release,) * self.ballots
 
     @property
     def epsilon(self) -> float:
-        """What is promised to every device at `delta`, towards the server and everybody else."""
+        """The epsilon that is promised to each device at `delta`, towards the server and everybody else."""
         return self._noise.spent(self.releases, self.delta) if self._noise else math.inf
 
     @property
     def units(self) -> int:
-        """How many units a vote counts as in the sums (g)."""
+        """The number of units that a vote counts as in the sums (g)."""
         return self._noise.units if self._noise else 1
 
     @property
@@ -135,7 +135,7 @@ class Terms:
         return self._noise.scale if self._noise else 0.0
 
     def noise_with(self, devices: int) -> float:
-        """Return the standard deviation, in votes, of a sum over so many devices."""
+        """Return the standard deviation of the noise, in votes, in a sum over so many devices."""
         return self._noise.total(devices) if self._noise else 0.0
 
     @cached_property

@@ -1,9 +1,9 @@
-"""Methods side by side: every selector at every epsilon with every seed, scored, drawn and put into a table.
+"""Compare methods: run every selector at every epsilon with every seed, score the runs, and write tables and figures.
 
-NOT differentially private: private records vote under noise that can be repeated, and score the result. It is meant for
-research on data that may be looked at. Nothing is charged to a ledger, because nothing that comes out may be released.
+NOT differentially private: private records vote under seeded noise, and the same data scores the result. This is for
+research on data that may be looked at. Nothing is charged to a ledger, because the output must not be released.
 
-`compare_texts` does it from the settings of a text run; `compare` from parts of one's own.
+`compare_texts` starts from the settings of a text run, `compare` from your own parts.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 
 from gape.core.errors import InputError
 from gape.evaluation.compare.cell import Known, Result, Score, ScoredRound
-from gape.evaluation.compare.figure import draw
+from gape.evaluation.compare.figure import draw_figures
 from gape.evaluation.compare.folder import MARK, CompareFolder
 from gape.evaluation.compare.grid import REAL, Builder, Cell, Grid, Method, Study
 from gape.evaluation.compare.pool import Parts, run_cells
-from gape.evaluation.compare.results import Comparison, SeedMean, by_voters, held_out, write_results, write_table
+from gape.evaluation.compare.results import Comparison, SeedMean, by_voters, held_out, write_means, write_results
 from gape.evaluation.plots import require_matplotlib
 
 __all__ = [
@@ -47,12 +47,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ComparisonProgress:
-    """How far a comparison is, told after every round of every cell, and while texts are embedded and written."""
+    """Progress of a comparison, reported after every round of every cell, and while texts are embedded or written."""
 
     doing: str
-    done: float  # cells, those in progress by the share of their rounds
+    done: float  # number of cells; a cell in progress counts by the share of its finished rounds
     cells: int
-    detail: str = ""  # of what is being done, how much is
+    detail: str = ""  # progress within the current step, in words
 
 
 def compare(
@@ -65,14 +65,14 @@ def compare(
     jobs: int = 1,
     progress: Callable[[ComparisonProgress], None] | None = None,
 ) -> Comparison:
-    """Run the cells of a grid that are not in the folder yet, and write tables and figure of all that are.
+    """Run the cells of a grid that are missing from the folder, and write tables and figures of all cells in it.
 
-    Every cell is a run by `evolve` on the private records that are not held out. Cells of one seed share who is held
-    out, the start and the noise, so that what differs is the method. `parts` is entered only if a cell is missing.
-    `fingerprint` identifies the private data under a salt, as that of an electorate does. Whatever ends the process
-    costs the cells in progress and no other: the same call goes on. A larger grid adds to what is there, other settings
-    are refused. With more than one job cells run in processes of their own, which import the caller's main module: a
-    script calls this under `if __name__ == "__main__"`.
+    Each cell runs `evolve` on the private records that are not held out. Cells with the same seed share the held-out
+    records, the start and the noise, so they differ only in the method. `parts` is entered only if a cell is missing.
+    `fingerprint` identifies the private data under a salt, like `Electorate.fingerprint`. If the process ends, only the
+    cells in progress are lost: repeat the call to resume. A larger grid adds cells to the folder; different settings
+    are refused. With more than one job, cells run in worker processes that import the caller's main module, so a
+    script must call this under `if __name__ == "__main__"`.
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")
@@ -82,19 +82,19 @@ def compare(
         done = {result.cell for result, _ in on_disk.finished()}
         missing = [cell for cell in grid.cells() if cell not in done]
         if missing:
-            _run(on_disk, grid, study, parts, missing, jobs, progress or (lambda _: None))
-        return _written(on_disk, study, [each.name for each in grid.methods])
+            _run_missing(on_disk, grid, study, parts, missing, jobs, progress or (lambda _: None))
+        return _write_summary(on_disk, study, [method.name for method in grid.methods])
 
 
 def read_comparison(folder: str | Path) -> Comparison:
-    """Write tables and figure of what is in a folder anew, cells from elsewhere included, and run nothing."""
+    """Rewrite the tables and figures from the cells in a folder, including cells copied into it, and run nothing."""
     on_disk = CompareFolder(folder)
     study, methods = on_disk.study()
     with on_disk.locked():
-        return _written(on_disk, study, methods)
+        return _write_summary(on_disk, study, methods)
 
 
-def _run(
+def _run_missing(
     on_disk: CompareFolder,
     grid: Grid,
     study: Study,
@@ -106,7 +106,7 @@ def _run(
     cells, finished = len(grid.cells()), len(grid.cells()) - len(missing)
     running: dict[Cell, int] = {}
 
-    def tell(doing: str) -> None:
+    def report(doing: str) -> None:
         share = sum(turn / (study.plan.rounds + 1) for turn in running.values())
         progress(ComparisonProgress(doing, finished + share, cells))
 
@@ -117,29 +117,29 @@ def _run(
         on_disk.keep(result, {**study.common(), **plan}, made_by)
         running.pop(result.cell, None)
         finished += 1
-        tell(f"{result.cell}: done")
+        report(f"{result.cell}: done")
 
-    def told(cell: Cell, turn: int) -> None:
+    def on_round(cell: Cell, turn: int) -> None:
         running[cell] = turn + 1
-        tell(f"{cell}: round {turn} of {study.plan.rounds}")
+        report(f"{cell}: round {turn} of {study.plan.rounds}")
 
-    tell("embedding the private records")
-    with parts as made:
-        on_disk.refuse_other_models(made.made_by)
-        tell("starting")
-        run_cells(missing, grid, study, made, jobs, lambda result: keep(result, made.made_by), told)
+    report("embedding the private records")
+    with parts as entered:
+        on_disk.refuse_other_models(entered.made_by)
+        report("starting")
+        run_cells(missing, grid, study, entered, jobs, lambda result: keep(result, entered.made_by), on_round)
 
 
-def _written(on_disk: CompareFolder, study: Study, asked: list[str]) -> Comparison:
-    """Write tables and figure of everything in the folder; without matplotlib, the tables."""
+def _write_summary(on_disk: CompareFolder, study: Study, asked: list[str]) -> Comparison:
+    """Write the tables of all cells in the folder, and the figures if matplotlib is installed."""
     finished = on_disk.finished()
     others = sorted({result.cell.method for result, _ in finished} - {*asked, REAL})
     comparison = Comparison.of(study, [result for result, _ in finished], [*asked, *others])
     write_results(on_disk.path / "results", finished)
-    write_table(on_disk.path / "table.md", comparison)
+    write_means(on_disk.path / "table.md", comparison)
     try:
         require_matplotlib()
     except InputError:
         return comparison
-    draw(on_disk.path, comparison)
+    draw_figures(on_disk.path, comparison)
     return comparison

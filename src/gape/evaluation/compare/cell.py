@@ -1,4 +1,4 @@
-"""One cell: a run of Private Evolution in memory, scored after every round by records that voted and that did not."""
+"""One cell: a run of Private Evolution in memory, scored after every round by voters and by held-out records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gape.evaluation.compare.grid import Cell, Method, Study
 from gape.evolution.evolve import evolve
 from gape.evolution.last_pass import LastPass
 from gape.metrics import balls, mean_nearest_distance, sinkhorn1
-from gape.metrics.foretelling import next_word_accuracy
+from gape.metrics.next_word import next_word_accuracy
 from gape.metrics.repetition import Repetition, repetition
 from gape.metrics.usefulness import classify
 from gape.privacy.ledger import Account, Budget, Ledger
@@ -29,37 +29,37 @@ from gape.voting.electorate import LocalElectorate
 
 @dataclass(frozen=True)
 class Score:
-    """How well samples stand for some records."""
+    """How well samples represent records."""
 
-    sinkhorn: float  # debiased Sinkhorn divergence with Euclidean costs, which comes near W1 as the blur goes to 0
+    sinkhorn: float  # debiased Sinkhorn divergence with Euclidean costs, which tends to W1 as the blur goes to 0
     recall: float  # share of the records with a sample in their ball
     precision: float  # share of the samples in a ball
-    distance: float  # from a record to the nearest sample, on average
+    distance: float  # mean distance from a record to the nearest sample
 
 
 @dataclass(frozen=True)
 class ScoredRound:
-    """The samples after a round; round 0 is the start."""
+    """Scores of the samples after a round; round 0 is the start."""
 
     round: int
     samples: int
     different: int
     held_out: Score
-    voters: Score | None  # by as many records that voted; None for real records, which are such themselves
-    repetition: Repetition | None = None  # of texts
-    lineages: int | None = None  # samples of the start that have descendants; None for real records
-    next_word: float | None = None  # accuracy of `next_word_accuracy` on records that did not vote, of texts
-    label_accuracy: float | None = None  # of a classifier trained on samples, on records that did not vote
+    voters: Score | None  # by as many records that voted; None for real records, which are voters themselves
+    repetition: Repetition | None = None  # texts only
+    lineages: int | None = None  # number of samples of the start with descendants; None for real records
+    next_word: float | None = None  # texts only: `next_word_accuracy` on records that did not vote
+    label_accuracy: float | None = None  # on records that did not vote, of a classifier trained on the samples
 
 
 @dataclass(frozen=True)
 class Result:
-    """What is kept of a cell."""
+    """The stored result of a cell."""
 
     cell: Cell
-    turns: tuple[ScoredRound, ...]
-    units: int  # that voted
-    scored: int  # records that scored, of each part
+    turns: tuple[ScoredRound, ...]  # one per round, the start first
+    units: int  # privacy units that voted
+    scored: int  # number of records, of each part, that the samples were scored by
     sigma: float
     delta: float
     selector: str
@@ -67,18 +67,18 @@ class Result:
     processor_seconds: float
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the result as plain values."""
         return asdict(self)
 
     @classmethod
-    def of_json(cls, values: dict[str, Any]) -> Result:
-        """Read what `as_json` gave, whatever else is beside it; raise where it is something else."""
+    def from_json(cls, values: dict[str, Any]) -> Result:
+        """Restore a result from `as_json`, ignoring further keys; raise if the values are of another form."""
         if not values["turns"]:
             raise ValueError
         cell = Cell(str(values["cell"]["method"]), float(values["cell"]["epsilon"]), _whole(values["cell"]["seed"]))
         return cls(
             cell,
-            turns=tuple(map(_turn_of_json, values["turns"])),
+            turns=tuple(map(_turn_from_json, values["turns"])),
             units=_whole(values["units"]),
             scored=_whole(values["scored"]),
             sigma=float(values["sigma"]),
@@ -89,22 +89,24 @@ class Result:
         )
 
 
-def _turn_of_json(values: dict[str, Any]) -> ScoredRound:
+def _turn_from_json(values: dict[str, Any]) -> ScoredRound:
     counts = {name: _whole(values[name]) for name in ("round", "samples", "different")}
-    scores = {name: _score_of_json(values[name]) for name in ("held_out", "voters") if values[name] is not None}
-    told, lineages = values.get("repetition"), values.get("lineages")
+    scores = {name: _score_from_json(values[name]) for name in ("held_out", "voters") if values[name] is not None}
+    repeated, lineages = values.get("repetition"), values.get("lineages")
     return ScoredRound(
         **counts,
         held_out=scores["held_out"],
         voters=scores.get("voters"),
-        repetition=None if told is None else Repetition(**{name: _number(value) for name, value in told.items()}),
+        repetition=None
+        if repeated is None
+        else Repetition(**{name: _number(value) for name, value in repeated.items()}),
         lineages=None if lineages is None else _whole(lineages),
         next_word=_number(values.get("next_word")),
         label_accuracy=_number(values.get("label_accuracy")),
     )
 
 
-def _score_of_json(values: dict[str, Any]) -> Score:
+def _score_from_json(values: dict[str, Any]) -> Score:
     return Score(**{name: float(value) for name, value in values.items()})
 
 
@@ -120,15 +122,15 @@ def _whole(value: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What is known of private records beside their points: (n,) each, None where nothing is. Its repr shows none."""
+    """What is known of private records besides their points, (n,) each or None. The repr shows nothing of it."""
 
-    units: Sequence[str] | None = field(default=None, repr=False)  # whose record it is; None: each is its own
-    texts: Sequence[str] | None = field(default=None, repr=False)  # where records are texts
-    labels: Sequence[str] | None = field(default=None, repr=False)  # where samples have labels
-    marks: int = 0  # columns of the points that hold the label, the last ones
+    units: Sequence[str] | None = field(default=None, repr=False)  # owner of each record; None: one record per unit
+    texts: Sequence[str] | None = field(default=None, repr=False)  # if records are texts
+    labels: Sequence[str] | None = field(default=None, repr=False)  # if samples have labels
+    marks: int = 0  # number of columns, the last ones of the points, that encode the label
 
-    def of(self, rows: Indices) -> Known:
-        """Return what is known of some of the records."""
+    def take(self, rows: Indices) -> Known:
+        """Return what is known of these records."""
         units, texts, labels = (
             None if part is None else [part[row] for row in rows] for part in (self.units, self.texts, self.labels)
         )
@@ -137,17 +139,17 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The private records of a seed, divided: (n, d) in all. Its repr shows none of them."""
+    """The split of the private records, (n, d) in all, by a seed. The repr shows none of them."""
 
     voters: Points = field(repr=False)
-    held_out: Points = field(repr=False)  # those that score
-    again: Points = field(repr=False)  # voters that score too, as many
+    held_out: Points = field(repr=False)  # records that do not vote and score the samples
+    scoring_voters: Points = field(repr=False)  # as many voters, which score the samples too
     known: Known = field(default_factory=Known)  # of each voter
-    tested: Known = field(default_factory=Known)  # of those that score
+    tested: Known = field(default_factory=Known)  # of each held-out record that scores
 
     @classmethod
     def of(cls, private: Points, known: Known, study: Study, seed: int) -> Split:
-        """Hold out a share of the privacy units, drawn by the seed; none of a unit's records is on both sides."""
+        """Hold out a share of the privacy units, drawn by the seed; all records of a unit are on the same side."""
         rng = np.random.default_rng([seed, *b"split"])
         if known.units is None:
             order = rng.permutation(len(private))
@@ -159,10 +161,15 @@ class Split:
         if scored <= study.k:
             raise InputError(
                 f"of {len(private)} private records {len(held)} are held out and {len(voting)} vote, and each part "
-                f"must have more than {study.k} to score; give more records or another share"
+                f"must have more than {study.k} for scoring; use more records or another held-out share"
             )
-        scoring, again = private[held[:scored]], private[voting[:scored]]
-        return cls(private[voting], scoring, again, known.of(voting), known.of(held[:scored]))
+        return cls(
+            private[voting],
+            private[held[:scored]],
+            private[voting[:scored]],
+            known.take(voting),
+            known.take(held[:scored]),
+        )
 
 
 def run_cell(
@@ -171,21 +178,21 @@ def run_cell(
     study: Study,
     split: Split,
     parts: tuple[Generator, Embedder],
-    told: Callable[[int], None],
+    on_round: Callable[[int], None],
 ) -> Result:
-    """Run a cell to its end and score it; `method` is None for real records, and `told` hears of every round.
+    """Run a cell to its end and score it; `method` is None for real records, `on_round` is called after each round.
 
-    The loop is that of every run. The noise is seeded, so that the result can be repeated, and the ledger allows
-    anything and is forgotten: no guarantee covers what comes out, and none is claimed.
+    The loop is that of every run. The noise is seeded, so that the result is reproducible, and the ledger has no limit
+    and is discarded: there is no privacy guarantee.
     """
     began, processor = time.monotonic(), time.process_time()
     if method is None:
         rows = np.random.default_rng([cell.seed, *b"real"]).permutation(len(split.voters))[: study.plan.samples]
-        others = replace(split, again=split.voters[:0])
-        turns = [_turn(0, split.voters[rows], split.known.of(rows), others, study)]
+        without_voters = replace(split, scoring_voters=split.voters[:0])
+        turns = [_score_round(0, split.voters[rows], split.known.take(rows), without_voters, study)]
         sigma, selector = 0.0, "real records, drawn at random from those that vote"
     else:
-        turns, sigma, selector = _evolved(cell, method, study, split, parts, told)
+        turns, sigma, selector = _evolve(cell, method, study, split, parts, on_round)
     return Result(
         cell,
         tuple(turns),
@@ -199,13 +206,13 @@ def run_cell(
     )
 
 
-def _evolved(
+def _evolve(
     cell: Cell,
     method: Method,
     study: Study,
     split: Split,
     parts: tuple[Generator, Embedder],
-    told: Callable[[int], None],
+    on_round: Callable[[int], None],
 ) -> tuple[list[ScoredRound], float, str]:
     plan = study.plan_of(cell, method, _units(split))
     generator, embedder = parts
@@ -219,7 +226,9 @@ def _evolved(
     turns: list[ScoredRound] = []
 
     def score(turn: int, samples: Samples, lineages: int) -> ScoredRound:
-        return _turn(turn, embedder.embed(samples), _known(samples, split.known), split, study, lineages=lineages)
+        return _score_round(
+            turn, embedder.embed(samples), _known_of_samples(samples, split.known), split, study, lineages=lineages
+        )
 
     with closing(Ledger(":memory:", Budget(math.inf, plan.delta, plan.neighbours))) as ledger:
         account = Account(ledger, cell.name)
@@ -239,12 +248,12 @@ def _evolved(
                 rng = np.random.default_rng([plan.seed, plan.rounds, *b"last pass"])
                 samples = LastPass(generator, embedder, max(plan.scales))(samples, rng)
             turns.append(score(state.round, samples, len(set(ancestors.tolist()))))
-            told(state.round)
+            on_round(state.round)
     return turns, plan.sigma, repr(select)
 
 
-def _known(samples: Samples, records: Known) -> Known:
-    """Return what is known of samples, of that what is known of the records too."""
+def _known_of_samples(samples: Samples, records: Known) -> Known:
+    """Return what is known of samples, limited to what is known of the records."""
     return Known(
         texts=None if records.texts is None else texts_of(samples),
         labels=None if records.labels is None else samples["label"].tolist(),
@@ -252,7 +261,7 @@ def _known(samples: Samples, records: Known) -> Known:
     )
 
 
-def _turn(
+def _score_round(
     turn: int, points: Points, known: Known, split: Split, study: Study, *, lineages: int | None = None
 ) -> ScoredRound:
     return ScoredRound(
@@ -260,7 +269,7 @@ def _turn(
         samples=len(points),
         different=len(np.unique(points, axis=0)),
         held_out=_score(split.held_out, points, study),
-        voters=_score(split.again, points, study) if len(split.again) else None,
+        voters=_score(split.scoring_voters, points, study) if len(split.scoring_voters) else None,
         repetition=None if known.texts is None else repetition(known.texts),
         lineages=lineages,
         next_word=_next_word(known, split.tested),
@@ -275,12 +284,12 @@ def _next_word(known: Known, tested: Known) -> float | None:
 
 
 def _label_accuracy(points: Points, known: Known, split: Split) -> float | None:
-    """Train a classifier of labels on samples, and test it on records that did not vote."""
+    """Train a classifier of labels on the samples, and test it on records that did not vote."""
     if known.labels is None or split.tested.labels is None:
         return None
     without_marks = slice(None, points.shape[1] - known.marks)
-    seen, tested = points[:, without_marks], split.held_out[:, without_marks]
-    return classify(seen, known.labels, tested, split.tested.labels).accuracy
+    train, test = points[:, without_marks], split.held_out[:, without_marks]
+    return classify(train, known.labels, test, split.tested.labels).accuracy
 
 
 def _score(real: Points, points: Points, study: Study) -> Score:
@@ -294,7 +303,7 @@ def _score(real: Points, points: Points, study: Study) -> Score:
 
 
 def _by_unit(units: Any, share: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
-    """Divide rows so that all of a unit's are on one side, each side in random order."""
+    """Split rows so that all rows of a unit are on the same side; each side is in random order."""
     names, unit = np.unique(units, return_inverse=True)
     out = np.zeros(len(names), dtype=bool)
     out[rng.permutation(len(names))[: round(share * len(names))]] = True

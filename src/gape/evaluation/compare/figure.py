@@ -1,4 +1,4 @@
-"""The paper's figures: scores against epsilon, a line for each method; Sinkhorn W1 and recall first, then others."""
+"""The paper's figures: scores against epsilon, one line per method; first Sinkhorn W1 and recall, then other scores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gape.evaluation import plots
 from gape.evaluation.compare.cell import ScoredRound
-from gape.evaluation.compare.grid import in_short
+from gape.evaluation.compare.grid import shortest
 from gape.evaluation.compare.results import Comparison, by_voters, held_out, label_of
 from gape.evaluation.plots import COLOURS, GREY, INK, MARKERS
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SAME = {"gape": "GAPE", "augpe": "Ranking", "ranking": "Ranking", "kmedoids": "K-medoids"} | dict.fromkeys(
+_FAMILIES = {"gape": "GAPE", "augpe": "Ranking", "ranking": "Ranking", "kmedoids": "K-medoids"} | dict.fromkeys(
     ("subsamplepe", "subsampling"), "Subsampling"
 )
-# For methods of other names; the rest of Okabe & Ito's palette.
-_MORE = (("#E69F00", "v"), ("#56B4E9", "P"), ("#B8A800", "X"), (INK, "*"))
-_ASIDE = 1.035  # the factor by which neighbouring methods are moved apart, so that intervals do not hide each other
-_BEYOND = 2.5  # how far to the right of the last epsilon no noise is drawn, as a factor
+# Styles of methods with other names: the rest of Okabe & Ito's palette.
+_SPARE_STYLES = (("#E69F00", "v"), ("#56B4E9", "P"), ("#B8A800", "X"), (INK, "*"))
+_OFFSET = 1.035  # factor between the x positions of neighbouring methods, so that intervals do not hide each other
+_NO_NOISE = 2.5  # "no noise" is drawn at this multiple of the largest epsilon
 _RED = "#B00020"
-_LEVELS = ("start", "as many real records")
-_WIDTH, _HEIGHT, _LEGEND = 8.4, 3.4, 0.9  # inches, of a figure, a row and what is below
-_COLUMN = 1.9  # of an epsilon, where there are many
+_BASELINES = ("start", "as many real records")
+_WIDTH, _HEIGHT, _LEGEND = 8.4, 3.4, 0.9  # inches: of the figure, of a row, and of the legend below
+_COLUMN = 1.9  # inches per epsilon, where there are many
 
 _PANELS: dict[str, list[tuple[Callable[[ScoredRound], float], str]]] = {
     "figure": [
@@ -43,18 +43,18 @@ _PANELS: dict[str, list[tuple[Callable[[ScoredRound], float], str]]] = {
 }
 
 
-def draw(folder: Path, comparison: Comparison) -> None:
-    """Draw figure, further and rounds, .png and .svg: means over seeds and their range, scored by who did not vote.
+def draw_figures(folder: Path, comparison: Comparison) -> None:
+    """Draw `figure`, `further` and `rounds` as .png and .svg: mean and range over seeds, scored by held-out records.
 
-    The last two panels of further are in-sample, as the paper's figures are.
+    The last two panels of `further` are in-sample, like the paper's figures.
     """
     for name, panels in _PANELS.items():
-        _draw(folder / name, comparison, panels)
+        _draw_panels(folder / name, comparison, panels)
     _draw_rounds(folder / "rounds", comparison)
 
 
 def _draw_rounds(path: Path, comparison: Comparison) -> None:
-    """Draw what becomes of the scores round by round, a column for each epsilon."""
+    """Draw the scores round by round, one column per epsilon."""
     epsilons, panels = comparison.epsilons, _PANELS["figure"]
     size = max(_WIDTH, _COLUMN * len(epsilons)), 2 * _HEIGHT * 0.8 + _LEGEND
     shape = {"rows": len(panels), "columns": len(epsilons)}
@@ -63,25 +63,27 @@ def _draw_rounds(path: Path, comparison: Comparison) -> None:
             row[0].set_ylabel(title)
             for axis, epsilon in zip(row, epsilons, strict=True):
                 for method, (colour, marker) in _styles(comparison).items():
-                    found = comparison.by_round(method, epsilon, value)
-                    means, turns = [each.mean for each in found], range(len(found))
+                    scores = comparison.by_round(method, epsilon, value)
+                    means, turns = [score.mean for score in scores], range(len(scores))
                     axis.plot(turns, means, color=colour, marker=marker, markersize=3.0, label=label_of(method))
-                    low, high = [each.lowest for each in found], [each.highest for each in found]
+                    low, high = [score.lowest for score in scores], [score.highest for score in scores]
                     axis.fill_between(turns, low, high, color=colour, alpha=0.15, linewidth=0)
-                _level(axis, _LEVELS[1], comparison.of_real(value).mean, ":")
+                _draw_baseline(axis, _BASELINES[1], comparison.of_real(value).mean, ":")
         for axis, epsilon in zip(axes[0], epsilons, strict=True):
-            axis.set_title("no noise" if math.isinf(epsilon) else rf"$\varepsilon$ = {in_short(epsilon)}")
+            axis.set_title("no noise" if math.isinf(epsilon) else rf"$\varepsilon$ = {shortest(epsilon)}")
         for axis in axes[-1]:
             axis.set_xlabel("round")
         _finish(fig, axes[0, 0], path, comparison)
 
 
-def _draw(path: Path, comparison: Comparison, panels: Sequence[tuple[Callable[[ScoredRound], float], str]]) -> None:
+def _draw_panels(
+    path: Path, comparison: Comparison, panels: Sequence[tuple[Callable[[ScoredRound], float], str]]
+) -> None:
     rows = len(panels) // 2
     size = _WIDTH, rows * _HEIGHT + _LEGEND
     with plots.figure(path.with_suffix(".png"), rows=rows, columns=2, size=size) as (fig, axes):
         for axis, (value, title) in zip(axes.flat, panels, strict=True):
-            _panel(axis, comparison, value)
+            _draw_panel(axis, comparison, value)
             axis.set_title(title)
         for axis in axes[-1]:
             axis.set_xlabel(r"privacy $\varepsilon$")
@@ -89,8 +91,8 @@ def _draw(path: Path, comparison: Comparison, panels: Sequence[tuple[Callable[[S
 
 
 def _finish(fig: Figure, axis: Axes, path: Path, comparison: Comparison) -> None:
-    """Write below and above what all panels share, and the whole as .svg too."""
-    _legend(fig, axis)
+    """Add the legend and the title that all panels share, and save the figure as .svg too."""
+    _add_legend(fig, axis)
     plan, any_cell = comparison.study.plan, comparison.results[0]
     fig.suptitle(
         f"{any_cell.units:,} voters, m = {plan.samples:,}, T = {plan.rounds}; scored by {any_cell.scored:,} "
@@ -101,25 +103,25 @@ def _finish(fig: Figure, axis: Axes, path: Path, comparison: Comparison) -> None
 
 
 def _styles(comparison: Comparison) -> dict[str, tuple[str, str]]:
-    """Give every method its colour and its marker."""
-    spare = iter(_MORE * len(comparison.methods))
-    known = {method: _SAME.get(method) for method in comparison.methods}
+    """Return the colour and the marker of each method."""
+    spare = iter(_SPARE_STYLES * len(comparison.methods))
+    known = {method: _FAMILIES.get(method) for method in comparison.methods}
     return {method: (COLOURS[name], MARKERS[name]) if name else next(spare) for method, name in known.items()}
 
 
-def _panel(axis: Axes, comparison: Comparison, value: Callable[[ScoredRound], float]) -> None:
-    places = _places(comparison.epsilons)
+def _draw_panel(axis: Axes, comparison: Comparison, value: Callable[[ScoredRound], float]) -> None:
+    positions = _positions(comparison.epsilons)
     drawn: list[float] = []
     for number, (method, (colour, marker)) in enumerate(_styles(comparison).items()):
-        aside = _ASIDE ** (number - (len(comparison.methods) - 1) / 2)
-        found = [(epsilon, comparison.at_end(method, epsilon, value)) for epsilon in comparison.epsilons]
-        shown = [(x * aside, e, each) for x, (e, each) in zip(places, found, strict=True) if each.values]
+        offset = _OFFSET ** (number - (len(comparison.methods) - 1) / 2)
+        scores = [(epsilon, comparison.at_end(method, epsilon, value)) for epsilon in comparison.epsilons]
+        shown = [(x * offset, e, score) for x, (e, score) in zip(positions, scores, strict=True) if score.values]
         axis.errorbar(
             [x for x, _, _ in shown],
-            [each.mean for _, _, each in shown],
+            [score.mean for _, _, score in shown],
             yerr=[
-                [max(0.0, each.mean - each.lowest) for _, _, each in shown],  # rounding may put the mean outside
-                [max(0.0, each.highest - each.mean) for _, _, each in shown],
+                [max(0.0, score.mean - score.lowest) for _, _, score in shown],  # rounding may put the mean outside
+                [max(0.0, score.highest - score.mean) for _, _, score in shown],
             ],
             color=colour,
             marker=marker,
@@ -129,35 +131,35 @@ def _panel(axis: Axes, comparison: Comparison, value: Callable[[ScoredRound], fl
             label=label_of(method),
             zorder=3,
         )
-        line = [(x, each.mean) for x, epsilon, each in shown if math.isfinite(epsilon)]
+        line = [(x, score.mean) for x, epsilon, score in shown if math.isfinite(epsilon)]
         axis.plot([x for x, _ in line], [y for _, y in line], color=colour, zorder=2)
-        beyond = [(x, each.mean) for x, _, each in shown][len(line) - 1 :]  # no noise is on no scale
+        beyond = [(x, score.mean) for x, _, score in shown][len(line) - 1 :]  # "no noise" is not on the scale
         axis.plot([x for x, _ in beyond], [y for _, y in beyond], color=colour, linestyle=(0, (2, 2)), zorder=2)
-        drawn += [bound for _, _, each in shown for bound in (each.lowest, each.highest)]
-    levels = (comparison.at_start(value), comparison.of_real(value))
-    for name, level, style in zip(_LEVELS, levels, ("--", ":"), strict=True):
-        if _level(axis, name, level.mean, style):
-            drawn.append(level.mean)
-    _axis(axis, comparison.epsilons, places)
+        drawn += [bound for _, _, score in shown for bound in (score.lowest, score.highest)]
+    baselines = (comparison.at_start(value), comparison.of_real(value))
+    for name, baseline, style in zip(_BASELINES, baselines, ("--", ":"), strict=True):
+        if _draw_baseline(axis, name, baseline.mean, style):
+            drawn.append(baseline.mean)
+    _label_epsilons(axis, comparison.epsilons, positions)
     margin = 0.06 * (max(drawn) - min(drawn)) or 0.01
     axis.set_ylim(min(drawn) - margin, max(drawn) + margin)
 
 
-def _level(axis: Axes, name: str, level: float, style: str) -> bool:
-    """Draw a level across, if there is one: real records are not scored by those that voted, which they are."""
+def _draw_baseline(axis: Axes, name: str, level: float, style: str) -> bool:
+    """Draw a horizontal line and return True, or return False without a value: real records are themselves voters."""
     if math.isnan(level):
         return False
     axis.axhline(level, color=GREY, linestyle=style, linewidth=1.1, label=name, zorder=1)
     return True
 
 
-def _legend(fig: Figure, axis: Axes) -> None:
-    """Name the methods, then the levels, under the mark that everything here carries."""
+def _add_legend(fig: Figure, axis: Axes) -> None:
+    """Name the methods, then the baselines, under the warning that every file of a comparison carries."""
     handles, labels = axis.get_legend_handles_labels()
-    order = sorted(range(len(labels)), key=lambda place: labels[place] in _LEVELS)
+    order = sorted(range(len(labels)), key=lambda index: labels[index] in _BASELINES)
     legend = fig.legend(
-        [handles[place] for place in order],
-        [labels[place] for place in order],
+        [handles[index] for index in order],
+        [labels[index] for index in order],
         loc="outside lower center",
         ncols=min(len(labels), 5),
         title="NOT differentially private: for research only",
@@ -166,17 +168,17 @@ def _legend(fig: Figure, axis: Axes) -> None:
     legend.get_title().set_color(_RED)
 
 
-def _places(epsilons: Sequence[float]) -> list[float]:
-    """Where each epsilon is drawn; no noise stands to the right of all others."""
+def _positions(epsilons: Sequence[float]) -> list[float]:
+    """Return the x position of each epsilon; "no noise" stands to the right of all others."""
     finite = [epsilon for epsilon in epsilons if math.isfinite(epsilon)]
-    return [*finite, *[_BEYOND * max(finite, default=1.0)] * (len(epsilons) - len(finite))]
+    return [*finite, *[_NO_NOISE * max(finite, default=1.0)] * (len(epsilons) - len(finite))]
 
 
-def _axis(axis: Axes, epsilons: Sequence[float], places: Sequence[float]) -> None:
+def _label_epsilons(axis: Axes, epsilons: Sequence[float], positions: Sequence[float]) -> None:
     from matplotlib.ticker import NullLocator  # noqa: PLC0415  (an optional extra)
 
     axis.set_xscale("log")
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.set_xticks(list(places), ["no noise" if math.isinf(e) else in_short(e) for e in epsilons])
-    axis.set_xlim(min(places) / 1.35, max(places) * 1.35)
+    axis.set_xticks(list(positions), ["no noise" if math.isinf(e) else shortest(e) for e in epsilons])
+    axis.set_xlim(min(positions) / 1.35, max(positions) * 1.35)
     axis.grid(visible=False, axis="x")

@@ -1,18 +1,18 @@
-"""A comparison on disk.
+"""The folder of a comparison.
 
     out/                    mode 0700; NOT differentially private
-    ├── README.md           which says so
+    ├── README.md           says that nothing here is private, and what the files are
     ├── settings.toml       what all cells share, and which cells were asked for
-    ├── cells/              one file for every cell that is done: scores of every round, settings, seconds, version
-    ├── answers.sqlite      what a language model answered, where there is one
+    ├── cells/              one file per finished cell: scores of every round, settings, seconds, version
+    ├── answers.sqlite      the answers of the language model, if there is one
     ├── results.csv         every score of every cell; also as .parquet
     ├── table.md            means over seeds, with intervals
-    ├── figure.png          W1 and recall drawn; also as .svg
+    ├── figure.png          W1 and recall; also as .svg
     ├── further.png         precision, distances, and the scores by voters; also as .svg
     └── rounds.png          W1 and recall round by round; also as .svg
 
-A cell is written whole or not at all, when it is done, so that whatever ends the process costs the cells in progress
-and no other. A folder takes cells of one study only: others could not be compared with them.
+A finished cell is written atomically, so if the process ends, only the cells in progress are lost. A folder takes cells
+of one study only, because others would not be comparable.
 """
 
 from __future__ import annotations
@@ -31,50 +31,54 @@ from gape.core.errors import RunError
 from gape.evaluation.compare.cell import Result
 from gape.evaluation.compare.grid import Grid, Study
 
-MARK = "NOT differentially private: private records scored this, under noise that can be repeated. For research only."
+MARK = "NOT differentially private: private records scored this, under seeded noise. For research only."
 
 _README = """\
 # NOT differentially private
 
-Everything in this folder was computed from private records without a guarantee: they voted under noise that can be
-repeated, and they scored the result. No budget was spent, because nothing here may be released. Keep it like the
-private data itself, and do not publish texts, scores or figures unless the data is public.
+Everything in this folder was computed from private records without a guarantee: they voted under seeded noise, and
+they scored the result. No budget was spent, because nothing here may be released. Protect it like the private data
+itself, and do not publish texts, scores or figures unless the data is public.
 
 - `table.md`, `figure.png`, `further.png`, `rounds.png` (also as `.svg`): means over seeds with their intervals
 - `results.csv`, `results.parquet`: the scores of every round of every cell
-- `cells/`: one file for every cell that is done
+- `cells/`: one file per finished cell
 - `settings.toml`: what all cells have in common
 
-The same command goes on where it was stopped, and adds methods, epsilons and seeds to what is there.
+Repeat the command to resume, or to add methods, epsilons and seeds.
 """
 
 
 class CompareFolder:
-    """The folder of one comparison, there or yet to be made."""
+    """The folder of one comparison, which need not exist yet."""
 
     def __init__(self, path: str | Path) -> None:
-        """Look at the folder `path`; writes nothing."""
+        """Refer to the folder `path`; nothing is read or written yet."""
         self.path = Path(path)
         self.answers = self.path / "answers.sqlite"
         self._cells = self.path / "cells"
         self._settings = self.path / "settings.toml"
 
     def begin(self, grid: Grid, study: Study, fingerprint: Callable[[bytes], str]) -> None:
-        """Take the folder for this study, if it is new or holds cells of the same one.
+        """Prepare the folder for this study, if it is new or holds cells of the same study.
 
         `fingerprint` identifies the private data under a salt.
         """
         stored = self._stored()
         salt = stored["data"]["salt"] if stored else secrets.token_hex(16)
         settings = {
-            "grid": {"methods": [each.name for each in grid.methods], "epsilons": grid.epsilons, "seeds": grid.seeds},
+            "grid": {
+                "methods": [method.name for method in grid.methods],
+                "epsilons": grid.epsilons,
+                "seeds": grid.seeds,
+            },
             "common": study.common(),
-            "methods": {each.name: each.describe() for each in grid.methods},
+            "methods": {method.name: method.describe() for method in grid.methods},
             "data": {"salt": salt, "fingerprint": fingerprint(bytes.fromhex(salt))},
         }
         if stored:
             self._refuse_other(stored, settings)
-            settings = _joined(stored, settings)
+            settings = _merged_settings(stored, settings)
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path.chmod(0o700)
         self._cells.mkdir(exist_ok=True)
@@ -82,12 +86,12 @@ class CompareFolder:
         write_atomically(self._settings, _as_toml(settings).encode())
 
     def study(self) -> tuple[Study, list[str]]:
-        """Return the study that the folder was taken for, and its methods in the order they were asked for."""
+        """Return the study of the folder, and its methods in the order they were asked for."""
         stored = self._stored()
         if stored is None:
-            raise RunError(f"{self.path} is not the folder of a comparison; name one that `gape compare` has made")
+            raise RunError(f"{self.path} is not the folder of a comparison; name one made by `gape compare`")
         try:
-            return Study.of_common(stored["common"]), list(stored["grid"]["methods"])
+            return Study.from_common(stored["common"]), list(stored["grid"]["methods"])
         except (KeyError, TypeError, ValueError):
             raise RunError(
                 f"{self._settings} does not say what its cells have in common; restore it from a copy"
@@ -98,21 +102,21 @@ class CompareFolder:
         return locked(self._cells / ".lock", self.path)
 
     def refuse_other_models(self, made_by: Mapping[str, str]) -> None:
-        """Refuse models that are others than those of the cells that are there, whatever their names."""
+        """Refuse models whose content differs from that of the models that made the stored cells."""
         for path in sorted(self._cells.glob("*.json")):
             cell = read_json(path)
-            known = cell.get("made_by", {}) if isinstance(cell, dict) else None
-            if not isinstance(known, dict):
-                raise RunError(f"{path} is not a cell of a comparison; remove it to have it run again")
-            for name, was in known.items():
+            stored = cell.get("made_by", {}) if isinstance(cell, dict) else None
+            if not isinstance(stored, dict):
+                raise RunError(f"{path} is not a cell of a comparison; remove it, and it will be run again")
+            for name, was in stored.items():
                 if name in made_by and made_by[name] != was:
                     raise RunError(
-                        f"{path.name} in {self.path} was made by the {name} {was!r}, not {made_by[name]!r}, and could "
-                        "not be compared with these; go on with the same one, or name a new folder"
+                        f"{path.name} in {self.path} was made by the {name} {was!r}, not {made_by[name]!r}, and is not "
+                        f"comparable with new cells; resume with the same {name}, or name a new folder"
                     )
 
     def keep(self, result: Result, settings: Mapping[str, Any], made_by: Mapping[str, str]) -> None:
-        """Keep a finished cell, with what it was made by."""
+        """Store a finished cell, and what it was made by."""
         from gape import __version__  # noqa: PLC0415  (the package imports this module)
 
         content = {
@@ -127,14 +131,14 @@ class CompareFolder:
 
     def finished(self) -> list[tuple[Result, str]]:
         """Return all finished cells, each with the version of the package that made it."""
-        found = []
+        results = []
         for path in sorted(self._cells.glob("*.json")):
             values = read_json(path)
             try:
-                found.append((Result.of_json(values), str(values["version"])))
+                results.append((Result.from_json(values), str(values["version"])))
             except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
-                raise RunError(f"{path} is not a cell of a comparison; remove it to have it run again") from None
-        return found
+                raise RunError(f"{path} is not a cell of a comparison; remove it, and it will be run again") from None
+        return results
 
     def _stored(self) -> dict[str, Any] | None:
         try:
@@ -147,22 +151,24 @@ class CompareFolder:
                 raise RunError(f"{self.path} exists and is not the folder of a comparison; name a new folder")
             return None
         try:
-            return _checked(tomllib.loads(read_bounded(self._settings)))
+            return _checked_settings(tomllib.loads(read_bounded(self._settings)))
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise RunError(
                 f"{self._settings} cannot be read ({type(error).__name__}); restore it from a copy, or use a new folder"
             ) from None
 
     def _only_begun(self) -> bool:
-        """Whether a process was killed here before it had written the settings."""
+        """Whether a process was killed here before it wrote the settings."""
         names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else {""}
         return {name for name in names if not name.endswith(".tmp")} <= {"README.md", "cells"}
 
     def _refuse_other(self, stored: dict[str, Any], settings: dict[str, Any]) -> None:
         if stored["data"] != settings["data"]:
             raise RunError(f"{self.path} compares methods on other data; name a new folder for this")
-        old = {**stored["common"], **{f"method {name}": said for name, said in stored["methods"].items()}}
-        new = {**settings["common"], **{f"method {name}": said for name, said in settings["methods"].items()}}
+        old, new = (
+            {**tables["common"], **{f"method {name}": description for name, description in tables["methods"].items()}}
+            for tables in (stored, settings)
+        )
         added = {f"method {name}" for name in settings["methods"]} - set(old)
         for name in sorted({*old, *new} - added):
             if name.startswith("method ") and name not in new:
@@ -170,13 +176,13 @@ class CompareFolder:
             was, now = _plain(old.get(name)), _plain(new.get(name))
             if was != now:
                 raise RunError(
-                    f"{self.path} was started with {name} {was!r}, not {now!r}, and its cells could not be compared "
-                    "with these; use the same settings to go on with it, or name a new folder"
+                    f"{self.path} was started with {name} {was!r}, not {now!r}, and its cells are not comparable with "
+                    "new ones; use the same settings to resume, or name a new folder"
                 )
 
 
-def _checked(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return what `begin` writes, or raise where something else was written."""
+def _checked_settings(stored: dict[str, Any]) -> dict[str, Any]:
+    """Return the stored settings, or raise if they are not what `begin` writes."""
     lists = [stored["grid"][name] for name in ("methods", "epsilons", "seeds")]
     plain = all(type(item) in {str, int, float} for items in lists for item in items)
     tables = all(isinstance(stored[name], dict) for name in ("common", "methods", "data"))
@@ -185,12 +191,9 @@ def _checked(stored: dict[str, Any]) -> dict[str, Any]:
     return stored
 
 
-def _joined(stored: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Add what is asked for now to what was asked for before."""
-    grid = {
-        name: list(dict.fromkeys([*stored["grid"][name], *values]))
-        for name, values in settings["grid"].items()  # methods in their order, numbers too: that of asking
-    }
+def _merged_settings(stored: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Add the methods, epsilons and seeds of the new settings to the stored ones, in the order they were asked for."""
+    grid = {name: list(dict.fromkeys([*stored["grid"][name], *values])) for name, values in settings["grid"].items()}
     return {**settings, "grid": grid, "methods": {**stored["methods"], **settings["methods"]}}
 
 
@@ -201,17 +204,17 @@ def _plain(value: Any) -> Any:
 def _as_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
     lines = [f"# {MARK}"]
     for name, values in tables.items():
-        lines += ["", f"[{name}]", *(f"{_key(key)} = {_toml(value)}" for key, value in values.items())]
+        lines += ["", f"[{name}]", *(f"{_toml_key(key)} = {_toml(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
 
 
-def _key(name: str) -> str:
+def _toml_key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, bool | str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # the same in JSON but for this
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # the only difference to JSON
     if isinstance(value, Sequence):
         return f"[{', '.join(_toml(item) for item in value)}]"
     return repr(value)

@@ -1,4 +1,4 @@
-"""What is compared: methods, epsilons and seeds, and what all of their runs have in common."""
+"""What is compared: the grid of methods, epsilons and seeds, and the study, which all of its runs have in common."""
 
 from __future__ import annotations
 
@@ -16,51 +16,54 @@ from gape.runs.advice import suitable_votes
 
 REAL = "real"  # the method of a cell that scores real records instead of synthetic ones
 
-# The parts of a plan that a cell decides; the others are common to all.
-_OF_A_CELL = frozenset({"epsilon", "seed", "sigma", "votes_per_record"})
+# The fields of a plan that vary between cells; all other fields are common.
+_PER_CELL = frozenset({"epsilon", "seed", "sigma", "votes_per_record"})
 
 
-def in_short(number: float) -> str:
-    """Write a number without needless digits, and never two numbers alike."""
+def shortest(number: float) -> str:
+    """Format a number with few digits, but so that different numbers never look the same."""
     short = f"{number:g}"
     return short if float(short) == number else repr(number)
 
 
-# Makes what writes candidates and what embeds them from the model and the embedder that all cells share.
+# Makes the generator and the embedder of its candidates from the model and the embedder that all cells share.
 Builder: TypeAlias = Callable[[LanguageModel | None, Embedder], tuple[Generator, Embedder]]
 
 
 @dataclass(frozen=True)
 class Method:
-    """One line of the figure: how survivors are selected, and what else of the plan it takes for that.
+    """One line of the figure: a selection rule, and the changes to the plan that come with it.
 
-    `select` makes the rule from the plan of a run and the number of privacy units that vote. It goes to other
-    processes, so it must be something that can be pickled, and its repr must say what it does.
+    `select` makes the selector from the plan of a run and the number of privacy units that vote. It is sent to worker
+    processes, so it must be picklable, and its repr must say what it does.
     """
 
     name: str
     select: Callable[[Plan, int], Selector]
-    changes: Mapping[str, Any] = field(default_factory=dict)  # of the plan, such as keep
-    kinds: int | None = None  # a number of labels: a record has as many votes as suit the noise; None: as in the plan
-    build: Builder | None = None  # makes its own generator and embedder; None: those of all methods
-    last_pass: bool = False  # whether texts that repeat another are rewritten after the last round
+    changes: Mapping[str, Any] = field(default_factory=dict)  # fields of the plan to replace, such as keep
+    kinds: int | None = None  # number of labels: choose the votes per record to suit the noise; None: as in the plan
+    build: Builder | None = None  # makes the method's own generator and embedder; None: those of all methods
+    last_pass: bool = False  # whether texts that repeat another one are rewritten after the last round
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.replace("-", "").replace("_", "").isalnum() or self.name == REAL:
-            raise InputError(f"a method needs a name of letters, digits, - and _ other than real, got {self.name!r}")
+            raise InputError(
+                f"the name of a method must consist of letters, digits, - and _ and must not be 'real', "
+                f"got {self.name!r}; choose another name"
+            )
 
     def describe(self) -> str:
-        """Say what the method is, so that a folder can refuse another of the same name."""
-        said = f"{self.select!r} {dict(self.changes)!r}" if self.changes else repr(self.select)
-        said += "" if self.kinds is None else ", votes by noise"
-        said += f", {self.build!r}" if self.build else ""
-        said += ", last pass" if self.last_pass else ""
-        return re.sub(r" at 0x[0-9a-f]+", "", said)  # an address says nothing and changes every time
+        """Describe the method, so that a folder can refuse a different method of the same name."""
+        description = f"{self.select!r} {dict(self.changes)!r}" if self.changes else repr(self.select)
+        description += "" if self.kinds is None else ", votes by noise"
+        description += f", {self.build!r}" if self.build else ""
+        description += ", last pass" if self.last_pass else ""
+        return re.sub(r" at 0x[0-9a-f]+", "", description)  # memory addresses change with every process
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: a method at an epsilon with a seed. The real records of a seed are a cell too, of no epsilon."""
+    """One run: a method at an epsilon with a seed. Real records, drawn by the seed, are a cell without an epsilon."""
 
     method: str
     epsilon: float
@@ -68,17 +71,17 @@ class Cell:
 
     @property
     def real(self) -> bool:
-        """Whether it scores real records."""
+        """Whether the cell scores real records."""
         return self.method == REAL
 
     @property
     def name(self) -> str:
-        """The name of its file."""
-        epsilon = "" if self.real else f"--eps-{in_short(self.epsilon)}"
+        """The name of the cell's file, without its ending."""
+        epsilon = "" if self.real else f"--eps-{shortest(self.epsilon)}"
         return f"{self.method}{epsilon}--seed-{self.seed}"
 
     def __str__(self) -> str:
-        method = "real records" if self.real else f"{self.method}, epsilon {in_short(self.epsilon)}"
+        method = "real records" if self.real else f"{self.method}, epsilon {shortest(self.epsilon)}"
         return f"{method}, seed {self.seed}"
 
 
@@ -92,67 +95,69 @@ class Grid:
 
     def __post_init__(self) -> None:
         named: dict[str, tuple[Any, ...]] = {
-            "methods": tuple(each.name for each in self.methods),
+            "methods": tuple(method.name for method in self.methods),
             "epsilons": self.epsilons,
             "seeds": self.seeds,
         }
         for name, values in named.items():
             if not values or len(set(values)) < len(values):
-                raise InputError(f"{name} must be different and at least one, got {', '.join(map(str, values))}")
+                values_given = ", ".join(map(str, values)) or "none"
+                raise InputError(f"{name} must be at least one and all different, got {values_given}")
         if not all(epsilon > 0 for epsilon in self.epsilons):
             raise InputError(f"epsilons must be positive, got {min(self.epsilons):g}; use inf for no noise")
         if min(self.seeds) < 0:
             raise InputError(f"seeds must not be negative, got {min(self.seeds)}")
 
     def cells(self) -> list[Cell]:
-        """All cells, seed by seed, so that what runs at one time shares the start of its seed."""
+        """Return all cells, seed by seed, so that cells running at the same time share the start of their seed."""
         cells = []
         for seed in self.seeds:
             cells.append(Cell(REAL, math.inf, seed))
-            cells += [Cell(each.name, epsilon, seed) for epsilon in self.epsilons for each in self.methods]
+            cells += [Cell(method.name, epsilon, seed) for epsilon in self.epsilons for method in self.methods]
         return cells
 
     def method(self, name: str) -> Method:
         """Return the method of this name."""
-        return next(each for each in self.methods if each.name == name)
+        return next(method for method in self.methods if method.name == name)
 
 
 @dataclass(frozen=True)
 class Study:
-    """What all cells have in common: the plan but for epsilon and seed, who is held out, and how runs are scored."""
+    """What all cells have in common: the plan except epsilon and seed, the held-out share, and the scoring."""
 
     plan: Plan  # its epsilon, seed and sigma are replaced by those of a cell
     held_out: float = 0.2  # share of the privacy units that do not vote
-    scored: int = 2000  # at most so many records score, of those held out and as many of those that vote
-    k: int = 3  # a ball of recall and precision reaches to so many-th nearest other record
+    scored: int = 2000  # largest number of held-out records, and of voters, that runs are scored by
+    k: int = 3  # recall and precision: the ball of a record reaches to its k-th nearest other record
     blur: float = 0.05  # of the Sinkhorn divergence
-    described: Mapping[str, str] = field(default_factory=dict)  # what else must be the same for cells to compare
+    described: Mapping[str, str] = field(default_factory=dict)  # further settings that cells must share
 
     def __post_init__(self) -> None:
         check_scoring(self.held_out, self.scored, self.k, self.blur)
 
     def plan_of(self, cell: Cell, method: Method, units: int) -> Plan:
-        """Return the plan of a cell where so many `units` vote; its noise follows from its epsilon."""
+        """Return the plan of a cell in which `units` privacy units vote; its noise follows from its epsilon."""
         plan = replace(self.plan, **method.changes, epsilon=cell.epsilon, seed=cell.seed, sigma=-1.0)
         return plan if method.kinds is None else plan.casting(suitable_votes(plan, units, kinds=method.kinds))
 
     @classmethod
-    def of_common(cls, values: Mapping[str, Any]) -> Study:
-        """Read what `common` gave."""
-        plan = {each.name: values[each.name] for each in fields(Plan) if each.name not in _OF_A_CELL}
-        own = {name: values[name] for name in ("held_out", "scored", "k", "blur")}
-        described = {name: str(value) for name, value in values.items() if name not in {*plan, *own}}
-        return cls(Plan(epsilon=math.inf, **plan), **own, described=described)
+    def from_common(cls, values: Mapping[str, Any]) -> Study:
+        """Restore a study from the result of `common`."""
+        names = [part.name for part in fields(Plan) if part.name not in _PER_CELL]
+        plan = {name: values[name] for name in names}
+        scoring = {name: values[name] for name in ("held_out", "scored", "k", "blur")}
+        described = {name: str(value) for name, value in values.items() if name not in {*plan, *scoring}}
+        return cls(Plan(epsilon=math.inf, **plan), **scoring, described=described)
 
     def common(self) -> dict[str, Any]:
-        """Everything that cells must share to be compared, as plain values."""
-        plan = {name: value for name, value in asdict(self.plan).items() if name not in _OF_A_CELL}
+        """Return everything that cells must share to be comparable, as plain values."""
+        plan = {name: value for name, value in asdict(self.plan).items() if name not in _PER_CELL}
         scoring = {"held_out": self.held_out, "scored": self.scored, "k": self.k, "blur": self.blur}
         return {**plan, **scoring, **self.described}
 
 
 def check_scoring(held_out: float, scored: int, k: int, blur: float) -> None:
-    """Refuse what nothing can be scored by."""
+    """Refuse settings that runs cannot be scored with."""
     if not 0 < held_out < 1:
         raise InputError(f"held_out must lie between 0 and 1, got {held_out:g}; a fifth is usual")
     if scored <= k or k < 1:

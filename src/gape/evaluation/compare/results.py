@@ -1,4 +1,4 @@
-"""The scores of all cells as tables: every one of them, and means over seeds as the paper prints them."""
+"""The scores of all cells as tables: one with every score, one with means over seeds like the paper's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from scipy.special import stdtrit
 from gape._support.files import table_bytes, write_atomically
 from gape.evaluation.compare.cell import Result, Score, ScoredRound
 from gape.evaluation.compare.folder import MARK
-from gape.evaluation.compare.grid import Study, in_short
+from gape.evaluation.compare.grid import Study, shortest
+from gape.metrics.measure import nth_nearest
 from gape.metrics.repetition import Repetition
 
 LABELS = {
@@ -31,37 +32,37 @@ LABELS = {
     "bounded-lipschitz": "Bounded-Lipschitz",
 }
 _CONFIDENCE = 0.95
-_REPETITION = [each.name for each in fields(Repetition)]
+_REPETITION = [column.name for column in fields(Repetition)]
 
 
 @dataclass(frozen=True)
 class SeedMean:
-    """A score over seeds: its mean and its range. Seeds differ in who is held out, in the start and in the noise."""
+    """A score over seeds: mean and range. Seeds differ in the held-out records, the start and the noise."""
 
-    values: tuple[float, ...]  # by seed
+    values: tuple[float, ...]  # one per seed
 
     @property
     def mean(self) -> float:
-        """The mean; NaN without values."""
+        """The mean, or NaN without values."""
         return float(np.mean(self.values)) if self.values else math.nan
 
     @property
     def lowest(self) -> float:
-        """The lowest value of a seed."""
+        """The lowest value over seeds."""
         return min(self.values, default=math.nan)
 
     @property
     def highest(self) -> float:
-        """The highest value of a seed."""
+        """The highest value over seeds."""
         return max(self.values, default=math.nan)
 
     @property
     def reach(self) -> float:
-        """Half the width of the 95% interval of the mean by Student's t; NaN where one seed cannot tell."""
+        """Half the width of the 95% confidence interval of the mean (Student's t); NaN for a single seed."""
         n = len(self.values)
         if n < 2:
             return math.nan
-        quantile = float(stdtrit(n - 1, (1 + _CONFIDENCE) / 2))  # of Student's t
+        quantile = float(stdtrit(n - 1, (1 + _CONFIDENCE) / 2))
         return quantile * float(np.std(self.values, ddof=1)) / math.sqrt(n)
 
     def __str__(self) -> str:
@@ -73,7 +74,7 @@ class SeedMean:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All cells that are done, with the means that are drawn and printed."""
+    """All finished cells, and the means that are drawn and printed."""
 
     study: Study
     results: tuple[Result, ...]
@@ -83,75 +84,77 @@ class Comparison:
 
     @classmethod
     def of(cls, study: Study, results: Sequence[Result], order: Sequence[str]) -> Comparison:
-        """Gather results; methods come in the order given."""
-        cells = [each.cell for each in results if not each.cell.real]
+        """Collect results; methods come in the given order."""
+        cells = [result.cell for result in results if not result.cell.real]
         return cls(
             study,
             tuple(results),
             tuple(name for name in order if any(cell.method == name for cell in cells)),
             tuple(sorted({cell.epsilon for cell in cells})),
-            tuple(sorted({each.cell.seed for each in results})),
+            tuple(sorted({result.cell.seed for result in results})),
         )
 
     @property
     def seeds_of_a_mean(self) -> str:
-        """How many seeds a mean is of, in words: a grid in the making has not all of them everywhere."""
-        counts = Counter((each.cell.method, each.cell.epsilon) for each in self.results if not each.cell.real)
+        """The number of seeds per mean, in words; an unfinished grid has fewer seeds in some places."""
+        counts = Counter((result.cell.method, result.cell.epsilon) for result in self.results if not result.cell.real)
         fewest, most = min(counts.values(), default=1), max(counts.values(), default=1)
         if most == 1:
             return "one seed"
         return f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
 
     def at_end(self, method: str, epsilon: float, value: Callable[[ScoredRound], float]) -> SeedMean:
-        """The mean of a score over seeds, after the last round."""
+        """Return a score after the last round, over seeds."""
         return SeedMean(tuple(self._by_seed(method, epsilon, value).values()))
 
     def by_round(self, method: str, epsilon: float, value: Callable[[ScoredRound], float]) -> list[SeedMean]:
-        """The mean of a score over seeds after every round, the start first; none where nothing was run."""
-        turns = [each.turns for each in self.results if (each.cell.method, each.cell.epsilon) == (method, epsilon)]
-        return [SeedMean(tuple(value(turn) for turn in same)) for same in zip(*turns, strict=False)]
+        """Return a score over seeds after each round, the start first; empty if nothing was run."""
+        turns = [
+            result.turns for result in self.results if (result.cell.method, result.cell.epsilon) == (method, epsilon)
+        ]
+        return [SeedMean(tuple(map(value, same_round))) for same_round in zip(*turns, strict=False)]
 
     def at_start(self, value: Callable[[ScoredRound], float]) -> SeedMean:
-        """The mean of a score of the start, which is the same for all methods of a seed."""
-        starts = {each.cell.seed: value(each.turns[0]) for each in self.results if not each.cell.real}
+        """Return a score of the start over seeds; all methods of a seed share the start."""
+        starts = {result.cell.seed: value(result.turns[0]) for result in self.results if not result.cell.real}
         return SeedMean(tuple(starts.values()))
 
     def of_real(self, value: Callable[[ScoredRound], float]) -> SeedMean:
-        """The mean of a score of as many real records."""
-        return SeedMean(tuple(value(each.turns[0]) for each in self.results if each.cell.real))
+        """Return a score over seeds of real records, as many as there are samples."""
+        return SeedMean(tuple(value(result.turns[0]) for result in self.results if result.cell.real))
 
     def difference(self, method: str, other: str, epsilon: float, value: Callable[[ScoredRound], float]) -> SeedMean:
-        """The mean over seeds of how much higher one method scores than another with the same seed."""
-        mine, theirs = (self._by_seed(name, epsilon, value) for name in (method, other))
-        return SeedMean(tuple(mine[seed] - theirs[seed] for seed in sorted(mine.keys() & theirs.keys())))
+        """Return the score of one method minus that of another with the same seed, over seeds."""
+        first, second = (self._by_seed(name, epsilon, value) for name in (method, other))
+        return SeedMean(tuple(first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())))
 
     def _by_seed(self, method: str, epsilon: float, value: Callable[[ScoredRound], float]) -> dict[int, float]:
-        same = (each for each in self.results if (each.cell.method, each.cell.epsilon) == (method, epsilon))
-        return {each.cell.seed: value(each.turns[-1]) for each in same}
+        same = (result for result in self.results if (result.cell.method, result.cell.epsilon) == (method, epsilon))
+        return {result.cell.seed: value(result.turns[-1]) for result in same}
 
 
 def held_out(name: str) -> Callable[[ScoredRound], float]:
-    """The score of this name by the records that did not vote."""
+    """Read the score of this name by the records that did not vote."""
     return lambda turn: float(getattr(turn.held_out, name))
 
 
 def by_voters(name: str) -> Callable[[ScoredRound], float]:
-    """The score of this name by records that voted."""
+    """Read the score of this name by records that voted."""
     return lambda turn: math.nan if turn.voters is None else float(getattr(turn.voters, name))
 
 
 def repeated(name: str) -> Callable[[ScoredRound], float]:
-    """The figure of this name of how much the texts repeat one another."""
+    """Read the measure of this name of how much the texts repeat one another."""
 
     def value(turn: ScoredRound) -> float:
-        found = getattr(turn.repetition, name, None)
-        return math.nan if found is None else float(found)
+        measured = getattr(turn.repetition, name, None)
+        return math.nan if measured is None else float(measured)
 
     return value
 
 
 def write_results(path: Path, finished: Iterable[tuple[Result, str]]) -> None:
-    """Write every score of every cell as `path`.csv and `path`.parquet, a row for each round and part."""
+    """Write every score of every cell as `path`.csv and `path`.parquet, one row per round and part of the records."""
     rows = [row for result, version in finished for row in _rows(result, version)]
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
@@ -162,15 +165,16 @@ def write_results(path: Path, finished: Iterable[tuple[Result, str]]) -> None:
     write_atomically(path.with_suffix(".parquet"), table_bytes(table))
 
 
-def write_table(path: Path, comparison: Comparison) -> None:
-    """Write the means as the paper's table has them: a line for each method, a column for each epsilon."""
+def write_means(path: Path, comparison: Comparison) -> None:
+    """Write the means as in the paper's table: one line per method, one column per epsilon."""
     study, plan = comparison.study, comparison.study.plan
     any_cell = comparison.results[0]
     setting = (
         f"{any_cell.units:,} voters, m = {plan.samples:,}, T = {plan.rounds}, delta = {plan.delta:.3g}, "
-        f"{comparison.seeds_of_a_mean}. {any_cell.scored:,} records of each part score; a ball reaches to the "
-        f"{_nth(study.k)}nearest other record, and Sinkhorn's blur is {study.blur:g}. Means over seeds after the last "
-        "round, with the lowest and the highest seed; seeds differ in who is held out, in the start and in the noise."
+        f"{comparison.seeds_of_a_mean}. Scored by {any_cell.scored:,} records of each part; balls reach to the "
+        f"{nth_nearest(study.k)} other record, and the blur of the Sinkhorn divergence is {study.blur:g}. Means over "
+        "seeds after the last round, with the lowest and the highest seed; seeds differ in the held-out records, the "
+        "start and the noise."
     )
     parts = [
         "# Comparison",
@@ -182,8 +186,8 @@ def write_table(path: Path, comparison: Comparison) -> None:
         _table(comparison, held_out("sinkhorn"), real=True),
         "## Precision among records that did not vote (more is better)",
         _table(comparison, held_out("precision"), real=True),
-        *_of_repetition(comparison),
-        *_of_labels(comparison),
+        *_repetition_tables(comparison),
+        *_label_tables(comparison),
         "## Recall of records that voted (in-sample)",
         _table(comparison, by_voters("recall")),
         "## Sinkhorn W1 to records that voted (in-sample)",
@@ -195,13 +199,13 @@ def write_table(path: Path, comparison: Comparison) -> None:
 
 
 def label_of(method: str) -> str:
-    """The name of a method as it is printed."""
+    """Return the printed name of a method."""
     return LABELS.get(method, method)
 
 
 def epsilon_in_words(epsilon: float) -> str:
-    """An epsilon as it is printed."""
-    return "no noise" if math.isinf(epsilon) else f"epsilon {in_short(epsilon)}"
+    """Format an epsilon for a table: "epsilon 0.5" or "no noise"."""
+    return "no noise" if math.isinf(epsilon) else f"epsilon {shortest(epsilon)}"
 
 
 def _rows(result: Result, version: str) -> Iterable[dict[str, Any]]:
@@ -229,9 +233,9 @@ def _rows(result: Result, version: str) -> Iterable[dict[str, Any]]:
                 }
 
 
-def _of_repetition(comparison: Comparison) -> list[str]:
-    """How much texts repeat one another; nothing of cells that were run before that was measured."""
-    if any(each.turns[-1].repetition is None for each in comparison.results):
+def _repetition_tables(comparison: Comparison) -> list[str]:
+    """Tabulate how much texts repeat one another; nothing if a cell is from before that was measured."""
+    if any(result.turns[-1].repetition is None for result in comparison.results):
         return []
     return [
         "## Texts that share eight words in a row with another one (less is better)",
@@ -240,19 +244,19 @@ def _of_repetition(comparison: Comparison) -> list[str]:
         _table(comparison, repeated("openings"), real=True),
         "## Distinct pairs of words (more is better)",
         _table(comparison, repeated("pairs"), real=True),
-        "## Lineages of the start that are left (more is better)",
+        "## Surviving lineages of the start (more is better)",
         _table(comparison, lambda turn: math.nan if turn.lineages is None else float(turn.lineages)),
-        "## Words of records that did not vote, foretold by what the texts teach (more is better)",
+        "## Next-word accuracy on records that did not vote, of a model trained on the texts (more is better)",
         _table(comparison, lambda turn: math.nan if turn.next_word is None else turn.next_word, real=True),
     ]
 
 
-def _of_labels(comparison: Comparison) -> list[str]:
-    """How well texts teach the labels; nothing where there are no labels."""
-    if any(each.turns[-1].label_accuracy is None for each in comparison.results):
+def _label_tables(comparison: Comparison) -> list[str]:
+    """Tabulate how well a classifier trained on the texts predicts labels; nothing without labels."""
+    if any(result.turns[-1].label_accuracy is None for result in comparison.results):
         return []
     return [
-        "## Labels of records that did not vote, told by a classifier trained on the texts (more is better)",
+        "## Label accuracy on records that did not vote, of a classifier trained on the texts (more is better)",
         _table(comparison, lambda turn: float(turn.label_accuracy or 0.0), real=True),
     ]
 
@@ -271,15 +275,15 @@ def _table(comparison: Comparison, value: Callable[[ScoredRound], float], *, rea
 
 
 def _differences(comparison: Comparison) -> str:
-    """How much higher the first method scores than each other one: what the methods of a seed share cancels."""
+    """Compare the first method with each other one, seed by seed, so that what methods of a seed share cancels."""
     first, *others = comparison.methods
     lines = []
-    for name, said in (("recall", "recall"), ("sinkhorn", "Sinkhorn W1")):
+    for score, title in (("recall", "recall"), ("sinkhorn", "Sinkhorn W1")):
         for other in others:
-            found = [comparison.difference(first, other, epsilon, held_out(name)) for epsilon in comparison.epsilons]
-            lines.append([f"{said}, {label_of(first)} less {label_of(other)}", *map(_signed, found)])
-    said = "Means of the differences between runs of one seed, ± half of their 95% interval (Student's t)."
-    return f"{said}\n\n{_markdown(['', *(epsilon_in_words(epsilon) for epsilon in comparison.epsilons)], lines)}"
+            gains = [comparison.difference(first, other, epsilon, held_out(score)) for epsilon in comparison.epsilons]
+            lines.append([f"{title}, {label_of(first)} less {label_of(other)}", *map(_signed, gains)])
+    caption = "Mean difference between runs of the same seed, ± half the width of its 95% interval (Student's t)."
+    return f"{caption}\n\n{_markdown(['', *(epsilon_in_words(epsilon) for epsilon in comparison.epsilons)], lines)}"
 
 
 def _signed(difference: SeedMean) -> str:
@@ -289,7 +293,3 @@ def _signed(difference: SeedMean) -> str:
 def _markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     rows = [head, ["---"] * len(head), *lines]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _nth(k: int) -> str:
-    return {1: "", 2: "2nd ", 3: "3rd "}.get(k, f"{k}th ")

@@ -1,4 +1,4 @@
-"""What worker processes share: the private points, and one embedder and one model that stay with their parent."""
+"""What worker processes share: the private points, and the embedder and the model of the parent process."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gape.language.request import Completion, Request
 
 
 class SharedPoints:
-    """Points, (n, d), in a file without a name, which processes started with it map into their memory.
+    """Points, (n, d), in an unnamed file that worker processes map into their memory.
 
-    They are held once, however many processes read them. Nothing is left when the last process has ended, however that
-    ended, and no other process can open what has no name.
+    The points are held once, however many processes read them. Other processes cannot open the file, because it has no
+    name, and nothing is left of it when the last process has ended, for whatever reason.
     """
 
     def __init__(self, points: Points) -> None:
@@ -31,11 +31,11 @@ class SharedPoints:
             self._descriptor = os.dup(file.fileno())
 
     def close(self) -> None:
-        """Let go of the file; processes that have mapped it keep it."""
+        """Close the file; processes that have mapped it keep their mapping."""
         os.close(self._descriptor)
 
     def read(self) -> Points:
-        """Map the points, for reading only."""
+        """Map the points read-only."""
         with os.fdopen(os.dup(self._descriptor), "rb") as file:
             mapped = np.memmap(file, dtype=np.float32, mode="r", shape=self._shape)
         return np.asarray(mapped)
@@ -49,30 +49,30 @@ class SharedPoints:
 
 
 class RemoteEmbedder:
-    """The parent's embedder, cache included, as a worker has it."""
+    """A worker's proxy of the parent's embedder, which may be cached."""
 
     def __init__(self, parent: Connection) -> None:
-        """Ask over this connection."""
+        """Send requests to the parent over this connection."""
         self._parent = parent
 
     def embed(self, samples: Samples) -> Points:
-        """Have the samples embedded by the parent."""
+        """Embed the samples in the parent process."""
         self._parent.send(("embed", samples))
         points: Points = self._parent.recv()
         return points
 
 
 class RemoteModel:
-    """The parent's language model, stored answers included, as a worker has it."""
+    """A worker's proxy of the parent's language model, including its stored answers."""
 
     def __init__(self, parent: Connection, name: str, *, can_continue: bool) -> None:
-        """Ask over this connection."""
+        """Send requests to the parent over this connection."""
         self._parent, self.name, self.can_continue = parent, name, can_continue
 
     def __repr__(self) -> str:
         return self.name
 
     def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
-        """Have the requests answered by the parent, all before the first is yielded."""
+        """Complete the requests in the parent process; all answers arrive before the first is yielded."""
         self._parent.send(("complete", list(requests)))
         yield from self._parent.recv()

@@ -1,4 +1,4 @@
-"""A comparison from the settings of a text run: the same data, generators, embedders and presets as `gape run`."""
+"""Compare methods from the settings of a run: the same data, generators, embedders and presets as `gape run`."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ METHODS = ("gape", "augpe", "subsamplepe")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SEEDS = 3
 
-_MOST_CACHED = 250_000  # embeddings: 390 MB of MiniLM's
+_MOST_CACHED = 250_000  # embeddings; with MiniLM they take 390 MB
 
-# What a cell decides, what the plan says in its own words, and what does not change a result.
+# Settings that vary between cells, that the plan already holds, or that do not change a result.
 _NOT_COMMON = (
-    OPERATIONAL | {"epsilon", "seed", "preset", "selector", "prompts", "text"} | {each.name for each in fields(Plan)}
+    OPERATIONAL | {"epsilon", "seed", "preset", "selector", "prompts", "text"} | {part.name for part in fields(Plan)}
 )
 
 
 @dataclass(frozen=True)
 class ComparisonScoring:
-    """Who is held out, and how samples are scored (see `Study`)."""
+    """The held-out share, and how samples are scored (see `Study`)."""
 
     held_out: float = 0.2
     scored: int = 2000
@@ -69,12 +69,12 @@ class ComparisonScoring:
 
 @dataclass(frozen=True)
 class TextSelector:
-    """The rule that settings name, for the plan of a cell."""
+    """Makes the selector that the settings name, for the plan of a cell."""
 
     settings: Settings
 
     def __call__(self, plan: Plan, units: int) -> Selector:
-        """Make the rule."""
+        """Make the selector."""
         return make_selector(self.settings, plan, units)
 
     def __repr__(self) -> str:
@@ -83,14 +83,14 @@ class TextSelector:
             return chosen.selector
         seats = f", centres={CENTRES}" if chosen.threshold == "auto" and not chosen.signed else ""
         seats += ", distinct" if seats and keeps_distinct(chosen) else ""
-        how = " of estimated votes" if estimates_votes(chosen) else seats
-        said = f"threshold={chosen.threshold!r}, separation={chosen.separation!r}, signed={chosen.signed!r}"
-        return f"gape({said}){how}"
+        suffix = " of estimated votes" if estimates_votes(chosen) else seats
+        arguments = f"threshold={chosen.threshold!r}, separation={chosen.separation!r}, signed={chosen.signed!r}"
+        return f"gape({arguments}){suffix}"
 
 
 @dataclass(frozen=True)
 class TextBuilder:
-    """Makes a worker's generator, and the embedder of its candidates, from what all cells share."""
+    """Makes a worker's generator, and the embedder of its candidates, from the shared model and embedder."""
 
     settings: Settings
     prompts: Prompts
@@ -113,15 +113,15 @@ def compare_texts(
     source: object = None,
     progress: Callable[[ComparisonProgress], None] | None = None,
 ) -> Comparison:
-    """Compare methods on private texts, in a folder that is gone on with by the same call. NOT differentially private.
+    """Compare methods on private records, in a folder that the same call resumes. NOT differentially private.
 
-    A method is a preset or a selector. A preset brings its selector and whether the selected compete with their
-    variations; size, rounds, variations and start are the settings' and the same for all, so `preset` in the settings
-    gives all methods those of its authors. Seeds count from `settings.seed`. `source` is data in memory. For `jobs` see
-    `compare`.
+    A method is a preset or a selector. A preset sets its selector, and whether survivors compete with their variations.
+    Size, rounds, variations and start come from the settings and are the same for all methods; with `preset` in the
+    settings, all methods use those of its authors. Seeds count up from `settings.seed`. `source` is data in memory.
+    For `jobs` see `compare`.
     """
     _refuse_what_a_cell_decides(settings)
-    require_votes_may_leave(settings, "votes whose noise can be repeated")
+    require_votes_may_leave(settings, "votes with seeded noise")
     scoring = scoring or ComparisonScoring()
     records = read_records(settings, source)
     refuse_shared_corpus(settings, records, lambda: make_embedder(settings))
@@ -129,14 +129,19 @@ def compare_texts(
     named = _methods(chosen, methods, by_noise=votes_suit_noise(settings))
     grid = Grid(named, tuple(map(float, epsilons)), tuple(range(chosen.seed, chosen.seed + seeds)))
     study = Study(
-        make_plan(chosen), scoring.held_out, scoring.scored, scoring.k, scoring.blur, described=_described(chosen)
+        make_plan(chosen),
+        scoring.held_out,
+        scoring.scored,
+        scoring.k,
+        scoring.blur,
+        described=_described_settings(chosen),
     )
     watch = _Watch(progress or (lambda _: None))
     return compare(
         folder,
         grid,
         study,
-        _parts(chosen, records, CompareFolder(folder).answers, watch, jobs * study.plan.candidates),
+        _load_parts(chosen, records, CompareFolder(folder).answers, watch, jobs * study.plan.candidates),
         lambda salt: text_fingerprint(records, salt),
         jobs=jobs,
         progress=watch.moved,
@@ -144,7 +149,7 @@ def compare_texts(
 
 
 class _Watch:
-    """Passes on how far a comparison is, and that texts are embedded or written: either can take an hour."""
+    """Reports progress, also while texts are embedded or written, either of which can take an hour."""
 
     def __init__(self, progress: Callable[[ComparisonProgress], None]) -> None:
         self._progress, self._answers = progress, 0
@@ -172,15 +177,14 @@ def _refuse_what_a_cell_decides(settings: Settings) -> None:
 
 
 def _common(settings: Settings, records: Records, epsilons: Sequence[float], scoring: ComparisonScoring) -> Settings:
-    """Fill in what follows from other settings; samples, where not given, suit the middle of the epsilons."""
+    """Resolve the settings; the default number of samples suits the median of the epsilons."""
     finite = [epsilon for epsilon in epsilons if 0 < epsilon < math.inf]
     units = units_of(records)
     voting = units - round(scoring.held_out * units)
     delta = usual_delta(voting) if settings.delta is None else settings.delta
     middle = statistics.median_low(finite) if finite else math.inf
-    votes = (
-        {"votes_per_record": 1, "votes_per_unit": 1} if votes_suit_noise(settings) else {}
-    )  # each method has its own
+    # If votes suit the noise, each method sets its own number, so the common one does not matter.
+    votes = {"votes_per_record": 1, "votes_per_unit": 1} if votes_suit_noise(settings) else {}
     return resolved(settings.with_values(epsilon=middle, delta=delta, **votes), records)
 
 
@@ -190,34 +194,34 @@ def _methods(settings: Settings, names: Sequence[str], *, by_noise: bool) -> tup
     for name in names:
         if name not in known:
             raise InputError(f"methods must be among {', '.join(known)}, got {name!r}")
-        own = PRESETS.get(name, {})
-        selector = own.get("selector", "gape") if name in PRESETS else name
-        changes = {"keep": own["keep"]} if "keep" in own else {}
+        preset = PRESETS.get(name, {})
+        selector = preset.get("selector", "gape") if name in PRESETS else name
+        changes = {"keep": preset["keep"]} if "keep" in preset else {}
         kinds = len(settings.labels or ("",)) if by_noise and selector == "gape" else None
-        chosen = settings.with_values(selector=selector, distinct=own.get("distinct", settings.distinct))
+        chosen = settings.with_values(selector=selector, distinct=preset.get("distinct", settings.distinct))
         methods.append(Method(name, TextSelector(chosen), changes, kinds, last_pass=keeps_distinct(chosen)))
     return tuple(methods)
 
 
-def _described(settings: Settings) -> dict[str, str]:
-    """What else must be the same for cells to compare: by name, or by content where a name says too little."""
-    said = {
-        each.name: str(value)
-        for each in fields(settings)
-        if each.name not in _NOT_COMMON and (value := getattr(settings, each.name)) is not None
+def _described_settings(settings: Settings) -> dict[str, str]:
+    """Describe the further settings that cells must share, by name, or by content where a name says too little."""
+    described = {
+        setting.name: str(value)
+        for setting in fields(settings)
+        if setting.name not in _NOT_COMMON and (value := getattr(settings, setting.name)) is not None
     }
     if writes(settings):
         prompts = make_prompts(settings, None)
-        return said | {"prompts": f"{prompts.name}, {sha256(repr(prompts).encode()).hexdigest()[:12]}"}
-    said |= settings.records.describe()
+        return described | {"prompts": f"{prompts.name}, {sha256(repr(prompts).encode()).hexdigest()[:12]}"}
+    described |= settings.records.describe()
     if settings.generator == settings.modality:
-        return said
-    return said | {"generator": f"corpus of {public_texts(settings)!r}"}
+        return described
+    return described | {"generator": f"corpus of {public_texts(settings)!r}"}
 
 
 @contextmanager
-def _parts(settings: Settings, records: Records, answers: Path, watch: _Watch, at_once: int) -> Iterator[Parts]:
-    """Load models and embed the private texts, once; `at_once` candidates may wait to be scored."""
+def _load_parts(settings: Settings, records: Records, answers: Path, watch: _Watch, at_once: int) -> Iterator[Parts]:
+    """Load the models and embed the private records, once; up to `at_once` candidates may await scoring."""
     embedder = make_embedder(settings)
     require_private_embedding(embedder)
     private = _embedded(settings, records, watched(embedder, watch.embedded))

@@ -1,4 +1,4 @@
-"""Diagnostics of a generator: how its variations spread, and whether they lead towards data."""
+"""Diagnostics of a generator: how its variations spread, and whether they move towards the data."""
 
 from gape.evaluation.diagnostics.measures import (
     IntrinsicDimension,

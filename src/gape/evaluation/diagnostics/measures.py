@@ -1,7 +1,7 @@
-"""Whether a generator's variations can lead anywhere: the quantities that the paper's theory rests on, from samples.
+"""Whether a generator's variations can reach the data: estimates of the quantities in the paper's theory.
 
-They are measured on the generator and the embedder alone, which are public, so they cost no privacy. A target taken
-from private data is another matter: what is measured towards it is not differentially private, and is for research.
+They are measured on the generator and the embedder, which are public, so they cost no privacy. If the target is taken
+from private data, the results are not differentially private and are for research only.
 """
 
 from dataclasses import dataclass
@@ -14,40 +14,40 @@ from gape.core.types import Floats, Points
 
 _RESAMPLES = 400
 _INTERVAL = (2.5, 97.5)  # percentiles of a 95% interval
-_CHANCE = 1 / 3  # of moving towards the target, in Definition "reachable"
+_CHANCE = 1 / 3  # probability of moving towards the target, in Definition "reachable"
 _LARGEST_C = 2.0
 
 
 @dataclass(frozen=True)
 class IntrinsicDimension:
-    """How many directions hold a given share of what variations change."""
+    """The number of directions that hold a given share of the variance of variations."""
 
     dimension: int
     share: float
-    singular_values: Floats  # of the differences, the largest first
+    singular_values: Floats  # of the differences, largest first
 
 
 def intrinsic_dimension(sample: Points | Floats, variations: Points | Floats, share: float = 0.8) -> IntrinsicDimension:
     """Return the least k for which k singular values explain `share` of the squared differences (the paper's appendix).
 
-    `sample`, (d,), is the embedding of a text, `variations`, (N, d), those of its variations; the singular values are
-    those of the matrix of the differences, which is not centred.
+    `sample`, (d,), is the embedding of a text, and `variations`, (N, d), are those of its variations. The singular
+    values are those of the matrix of differences, which is not centred.
     """
-    differences = _rows(variations) - np.asarray(sample, dtype=np.float64)
+    differences = _finite_rows(variations) - np.asarray(sample, dtype=np.float64)
     if not 0 < share <= 1:
-        raise InputError(f"share must lie above 0 and be at most 1, got {share}")
+        raise InputError(f"share must be above 0 and at most 1, got {share}; the paper uses 0.8")
     values = np.linalg.svd(differences, compute_uv=False).astype(np.float64)
     squared = np.cumsum(values**2)
     if not squared[-1] > 0:
         raise InputError("all variations are equal to the sample; vary at a larger scale")
-    # Rounding must not ask for one more direction where the share is reached exactly.
+    # Rounding must not add a direction where the share is reached exactly.
     k = int(np.searchsorted(squared, share * squared[-1] * (1 - 1e-12))) + 1
     return IntrinsicDimension(k, share, values)
 
 
 @dataclass(frozen=True)
 class PointEstimate:
-    """A number from samples, with its 95% bootstrap interval."""
+    """An estimate from samples, with its 95% bootstrap interval."""
 
     value: float
     low: float
@@ -56,11 +56,11 @@ class PointEstimate:
 
 @dataclass(frozen=True)
 class Reachability:
-    """How far the variations of one sample go towards one target (Definition "reachable")."""
+    """How far the variations of one sample move towards one target (Definition "reachable")."""
 
     effective_rank: PointEstimate  # lambda: the total variance over that in the direction of the target
-    anticoncentration: PointEstimate  # c: a third of the variations go sqrt(c) deviations towards it
-    reachable: bool  # whether both are of use to the theory, as far as the intervals tell
+    anticoncentration: PointEstimate  # c: a third of the variations move sqrt(c) standard deviations towards it
+    reachable: bool  # whether, by their intervals, the rank is finite and c is positive, as the theory requires
 
 
 def reachability(variations: Points | Floats, target: Points | Floats, rng: np.random.Generator) -> Reachability:
@@ -68,50 +68,50 @@ def reachability(variations: Points | Floats, target: Points | Floats, rng: np.r
 
     For Z drawn from `variations`, (N, d), with mean y, and x the `target`, (d,): lambda is
     tr Cov[Z] |x - y|^2 / (x - y)^T Cov[Z] (x - y), and c the largest number up to 2 with
-    Pr[(x - y)^T (Z - y) >= sqrt(c Var[(x - y)^T Z])] >= 1/3, zero where there is none. The mean is taken as known.
+    Pr[(x - y)^T (Z - y) >= sqrt(c Var[(x - y)^T Z])] >= 1/3, or zero if there is none. The mean is treated as known.
     """
-    points = _rows(variations)
+    points = _finite_rows(variations)
     if len(points) < 3:
         raise InputError(f"reachability needs at least 3 variations, got {len(points)}")
     towards = np.asarray(target, dtype=np.float64) - points.mean(axis=0)
     length = np.linalg.norm(towards)
     if not length > 0:
-        raise InputError("the target is the mean of the variations; choose another")
+        raise InputError("the target is the mean of the variations; choose another target")
     steps = points - points.mean(axis=0)
     total, along = np.sum(steps**2, axis=1), steps @ (towards / length)
     if not np.sum(along**2) > 1e-20 * np.sum(total):
         return Reachability(PointEstimate(np.inf, np.inf, np.inf), PointEstimate(0.0, 0.0, 0.0), reachable=False)
     draws = rng.integers(len(points), size=(_RESAMPLES, len(points)))
-    rank = _estimate(*(_rank(total[rows], along[rows]) for rows in (slice(None), *draws)))
-    spread = _estimate(*(_spread(along[rows]) for rows in (slice(None), *draws)))
+    rank = _estimate(*(_effective_rank(total[rows], along[rows]) for rows in (slice(None), *draws)))
+    spread = _estimate(*(_anticoncentration(along[rows]) for rows in (slice(None), *draws)))
     return Reachability(rank, spread, reachable=bool(np.isfinite(rank.high)) and spread.low > 0)
 
 
 def doubling_dimension(points: Points | Floats, rng: np.random.Generator, centres: int = 20) -> PointEstimate:
-    """Estimate the doubling dimension of a set: log2 of how many balls of half the radius cover a ball.
+    """Estimate the doubling dimension of a set: log2 of the number of balls of half the radius that cover a ball.
 
-    Of balls around `centres` points, with radii that reach a quarter, a half and all of the other points, each is
-    covered greedily by balls of half its radius around its own points, which takes at most as many as the best cover of
-    a quarter of the radius. The value is the median over balls, the interval from the least to the largest: the theory
-    asks for the largest, over all balls, which a sample can only bound from below.
+    Balls are drawn around `centres` points, with radii that reach a quarter, a half and all of the other points. Each
+    is covered greedily by balls of half its radius around its own points, which takes at most as many balls as the best
+    cover with a quarter of the radius. The value is the median over balls, and the interval is their range. The theory
+    asks for the maximum over all balls, which a sample can only bound from below.
     """
-    x = _rows(points)
+    x = _finite_rows(points)
     if len(x) < 2:
         raise InputError(f"a doubling dimension needs at least 2 points, got {len(x)}")
-    found = []
-    for place in rng.permutation(len(x))[:centres]:
-        away = distances(x[[place]], x)[0]
+    estimates = []
+    for centre in rng.permutation(len(x))[:centres]:
+        gaps = distances(x[[centre]], x)[0]
         for share in (0.25, 0.5, 1.0):
-            radius = float(np.quantile(away, share))
+            radius = float(np.quantile(gaps, share))
             if radius > 0:
-                found.append(np.log2(_cover(x[away <= radius], radius / 2)))
-    if not found:
-        raise InputError("all points coincide, so they have no doubling dimension; give different ones")
-    return PointEstimate(float(np.median(found)), float(min(found)), float(max(found)))
+                estimates.append(np.log2(_cover(x[gaps <= radius], radius / 2)))
+    if not estimates:
+        raise InputError("all points coincide, so they have no doubling dimension; use different points")
+    return PointEstimate(float(np.median(estimates)), float(min(estimates)), float(max(estimates)))
 
 
 def _cover(points: Floats, radius: float) -> int:
-    """Count the balls that cover points when each next one is centred on the point farthest from those before."""
+    """Count the balls of a greedy cover, where each ball is centred on the point farthest from the previous centres."""
     gaps, count = np.full(len(points), np.inf), 0
     while gaps.max() > radius:
         gaps = np.minimum(gaps, distances(points[[np.argmax(gaps)]], points)[0])
@@ -119,12 +119,12 @@ def _cover(points: Floats, radius: float) -> int:
     return count
 
 
-def _rank(total: Floats, along: Floats) -> float:
+def _effective_rank(total: Floats, along: Floats) -> float:
     variance = float(np.sum(along**2))
     return float(np.sum(total)) / variance if variance > 0 else np.inf
 
 
-def _spread(along: Floats) -> float:
+def _anticoncentration(along: Floats) -> float:
     deviation = float(np.sqrt(np.mean(along**2)))
     reached = float(np.quantile(along, 1 - _CHANCE, method="lower"))
     return min((reached / deviation) ** 2, _LARGEST_C) if deviation > 0 and reached > 0 else 0.0
@@ -135,7 +135,7 @@ def _estimate(value: float, *resampled: float) -> PointEstimate:
     return PointEstimate(value, float(low), float(high))
 
 
-def _rows(points: Points | Floats) -> Floats:
+def _finite_rows(points: Points | Floats) -> Floats:
     rows: Floats = np.asarray(points, dtype=np.float64)
     if rows.ndim != 2 or not len(rows) or not np.isfinite(rows).all():
         raise InputError(f"points must be finite rows, at least one, got an array of shape {rows.shape}")

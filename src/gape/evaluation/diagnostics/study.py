@@ -1,4 +1,4 @@
-"""A generator under study: many variations of a few samples, and what they say of Private Evolution with it."""
+"""Diagnose a generator: write many variations of a few samples, and predict how Private Evolution will do with them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,47 +18,47 @@ from gape.evaluation.diagnostics.measures import (
     reachability,
 )
 
-# Samples drawn besides those that are varied, for targets.
+# Number of further samples to draw targets from.
 _POOL = 100
 
-# A sample and its variations compete as in a round: the best of so many variations, on average over groups of them.
+# Variations compete in groups of this size, as in a round; the progress of the best one is averaged over groups.
 _COMPETING = 7
 
-# Less than this share of the distance covered in a round is not seen under noise.
+# If a round covers less than this share of the distance, noise hides the progress.
 _PROGRESS = 0.01
 
 
 @dataclass(frozen=True)
 class ScaleDiagnosis:
-    """What the variations at one scale do, for each sample that was varied."""
+    """Measures of the variations at one scale, one for each sample that was varied."""
 
     scale: float
     dimensions: tuple[IntrinsicDimension, ...]
     reach: tuple[Reachability, ...]
-    progress: tuple[float, ...]  # the share of the distance to its target that the best of seven variations covers
+    progress: tuple[float, ...]  # share of the distance to its target that the best of seven variations covers
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What can be expected of Private Evolution with a generator and an embedder."""
+    """What to expect of Private Evolution with a generator and an embedder."""
 
-    ambient: int  # the dimension of the embedding
+    ambient: int  # dimension of the embedding
     variations: int
-    doubling: PointEstimate  # of the samples drawn
+    doubling: PointEstimate  # doubling dimension of the samples drawn
     scales: tuple[ScaleDiagnosis, ...]
-    private_targets: bool  # then this is NOT differentially private
+    private_targets: bool  # if so, this is NOT differentially private
 
     @property
     def best(self) -> ScaleDiagnosis:
-        """The scale whose variations cover most of the way."""
-        return max(self.scales, key=lambda each: float(np.mean(each.progress)))
+        """The scale whose variations cover the largest share of the distance."""
+        return max(self.scales, key=lambda at_scale: float(np.mean(at_scale.progress)))
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """Say in plain words what it means."""
+        """The conclusions in plain words."""
         best, covered = self.best, float(np.mean(self.best.progress))
-        dimension = int(np.median([each.dimension for each in best.dimensions]))
-        ranks = [each.effective_rank.value for each in best.reach]
+        dimension = int(np.median([intrinsic.dimension for intrinsic in best.dimensions]))
+        ranks = [reach.effective_rank.value for reach in best.reach]
         directions = (
             f"Variations move in about {dimension} of the embedding's {self.ambient} directions at scale "
             f"{best.scale:g}, and the direction of a target has one part in {np.median(ranks):.3g} of their variance."
@@ -73,16 +73,16 @@ class Diagnosis:
         rounds = int(np.ceil(np.log(2) / -np.log1p(-min(covered, 0.9))))
         moving = (
             f"At scale {best.scale:g} the best of {_COMPETING} variations covers {covered:.1%} of the distance to a "
-            f"target, so samples move: at this pace the distance is halved after {_rounds(rounds)}."
+            f"target, so samples move: at this pace the distance is halved after {_in_rounds(rounds)}."
         )
         advice = (
-            f"More rounds share one budget: {_rounds(min(max(rounds, 4), 10))} are a good first choice, and as many "
+            f"More rounds share one budget: {_in_rounds(min(max(rounds, 4), 10))} are a good first choice, and as many "
             "samples as get votes well above the noise, which `gape plan` works out."
         )
         return directions, moving, advice
 
 
-def _rounds(count: int) -> str:
+def _in_rounds(count: int) -> str:
     return f"{count} rounds" if count > 1 else "one round"
 
 
@@ -97,45 +97,49 @@ def diagnose(
     targets: Points | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Diagnosis:
-    """Measure variations of a few random samples at every scale.
+    """Measure variations of a few random samples at each scale.
 
-    Of each of `texts` samples, `variations` variations are written at each scale. Its target is one of the
-    other samples drawn, a public stand-in for a record: what is measured then costs no privacy. With `targets`, (n, d),
-    it is one of these instead; where they are private the result is NOT differentially private. `progress` is
-    told how many of the groups of variations are there, of how many.
+    For each of `texts` samples, `variations` variations are written at each scale. Its target is one of the other
+    samples drawn, a public stand-in for a record, so this costs no privacy. With `targets`, (n, d), the target is one
+    of them instead; if they are private, the result is NOT differentially private. `progress` receives the number of
+    finished groups of variations and their total.
     """
     if texts < 1 or variations < 3 or not scales:
         raise InputError(
-            f"a diagnosis takes at least one text, 3 variations and one scale, got {texts}, {variations} and {scales}"
+            f"a diagnosis needs at least one text, 3 variations and one scale, got {texts}, {variations} and {scales}"
         )
     samples = generator.random(texts + _POOL, rng)
     points = embedder.embed(samples)
     pool = points[texts:] if targets is None else targets
-    found = []
+    diagnosed = []
     for turn, scale in enumerate(scales):
         groups = []
-        for place in range(texts):
-            copies = samples[np.full(variations, place)]
+        for index in range(texts):
+            copies = samples[np.full(variations, index)]
             varied = embedder.embed(generator.vary(copies, np.full(variations, scale), rng))
-            groups.append(_measured(points[place], varied, pool, rng))
+            groups.append(_measure(points[index], varied, pool, rng))
             if progress:
-                progress(turn * texts + place + 1, len(scales) * texts)
-        found.append(ScaleDiagnosis(scale, *(tuple(each) for each in zip(*groups, strict=True))))
+                progress(turn * texts + index + 1, len(scales) * texts)
+        diagnosed.append(ScaleDiagnosis(scale, *(tuple(measures) for measures in zip(*groups, strict=True))))
     return Diagnosis(
-        points.shape[1], variations, doubling_dimension(points, rng), tuple(found), private_targets=targets is not None
+        points.shape[1],
+        variations,
+        doubling_dimension(points, rng),
+        tuple(diagnosed),
+        private_targets=targets is not None,
     )
 
 
-def _measured(
+def _measure(
     sample: Points, varied: Points, pool: Points, rng: np.random.Generator
 ) -> tuple[IntrinsicDimension, Reachability, float]:
-    away = distances(sample[None, :], pool)[0]
-    others = np.flatnonzero(away > 0)
+    gaps_to_pool = distances(sample[None, :], pool)[0]
+    others = np.flatnonzero(gaps_to_pool > 0)
     if not len(others):
-        raise InputError("every target coincides with the sample; give other targets")
+        raise InputError("every target coincides with the sample; use other targets")
     target = int(rng.choice(others))
     gaps: Floats = distances(varied, pool[[target]])[:, 0]
     whole = max(1, len(gaps) // _COMPETING)
     best = [group.min() for group in np.array_split(gaps[: whole * _COMPETING], whole)]
-    covered = 1 - np.minimum(best, away[target]).mean() / away[target]
+    covered = 1 - np.minimum(best, gaps_to_pool[target]).mean() / gaps_to_pool[target]
     return intrinsic_dimension(sample, varied), reachability(varied, pool[target], rng), float(covered)

@@ -21,7 +21,7 @@ from gape.modalities.records import Records
 from gape.modalities.rows.embedder import RowEmbedder
 from gape.modalities.rows.generator import RowGenerator
 from gape.modalities.rows.load import load_rows
-from gape.modalities.rows.measures import of_rows
+from gape.modalities.rows.measures import row_measures
 from gape.modalities.rows.schema import Schema
 
 __all__ = ["Rows", "Schema", "load_rows"]
@@ -32,13 +32,13 @@ class Rows(Modality):
 
     name = "rows"
     noun = "row"
-    # No language model takes part, so rounds are cheap; and a row has far to go from its start, at which nothing is
-    # known (docs/tables.md).
+    # Rounds are cheap without a language model, and rows start far from the data, so many rounds pay off
+    # (docs/tables.md).
     defaults: ClassVar[Mapping[str, Any]] = {"generator": name, "embedder": name, "rounds": 20}
     unused = ("text", "label", "labels", "variation", "prompts", "domain", "topics", "words", "corpus_text")
     generators = ("corpus:FILE",)
     scales = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)  # shares of the cells
-    per_second = 3_000.0  # of 14 columns, on a core
+    per_second = 3_000.0  # for 14 columns, on one core
     written_by = "none: rows drawn from the schema"
     compared_by = "the number of matching columns"
     copied = "cell for cell"
@@ -49,9 +49,9 @@ class Rows(Modality):
 
     @property
     def schema(self) -> Schema:
-        """The columns, and what each can hold."""
+        """The columns and their possible values."""
         if self._schema is None:
-            raise InputError("rows of a table need the schema of its columns; name it as schema")
+            raise InputError("rows of a table need a schema of its columns, got none; name the file as schema")
         return self._schema
 
     def __eq__(self, other: object) -> bool:
@@ -69,7 +69,7 @@ class Rows(Modality):
         """Reject scales that are not shares."""
         if scales is not None and not all(0 < scale <= 1 for scale in scales):
             raise InputError(
-                f"scales of a table must be shares of its cells, got {brief(scales)}; give numbers above 0 and up to 1"
+                f"scales of a table must be shares of its cells, got {brief(scales)}; use numbers above 0 and up to 1"
             )
 
     def read(self, source: object, columns: Columns) -> Records:
@@ -82,15 +82,15 @@ class Rows(Modality):
         return load_rows(path, self.schema).content
 
     def generator(self) -> Generator:
-        """Return what draws rows from the schema."""
+        """Return the generator that draws rows from the schema."""
         return RowGenerator(self.schema)
 
     def embedder(self) -> Embedder:
-        """Return what compares rows column by column."""
+        """Return the embedder that compares rows column by column."""
         return RowEmbedder(self.schema)
 
     def public_embedder(self) -> Embedder:
-        """Return what compares rows, or their lines as texts where the schema is not known."""
+        """Return the embedder of rows, or an embedder of texts if the schema is not known."""
         if self._schema is not None:
             return RowEmbedder(self._schema)
         from gape.embedders.minilm import MiniLM  # noqa: PLC0415  (heavy)
@@ -103,14 +103,14 @@ class Rows(Modality):
         return {name: pa.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
 
     def restore(self, table: pa.Table) -> Samples:
-        """Return the rows of a published table as the lines that they were."""
+        """Return the rows of a published table as lines of JSON."""
         return as_samples([json.dumps(row, ensure_ascii=False) for row in table.to_pylist()])
 
     def labels(self, samples: Samples, label: str | None) -> Samples | None:
         """Return the cells of the column `label`."""
         if label is None:
             return None
-        self.schema.without(label)  # rejects a column that is not there
+        self.schema.without(label)  # rejects an unknown column
         return as_samples([str(json.loads(row)[label]) for row in samples])
 
     def features(self, samples: Samples, points: Points, label: str | None) -> Points:
@@ -121,6 +121,6 @@ class Rows(Modality):
         codes = np.delete(self.schema.codes(samples), list(self.schema.columns).index(label), axis=1)
         return RowEmbedder(others).embed(others.lines(codes))
 
-    def measures(self, real: Samples, made: Samples, scoring: Scoring) -> Groups:
+    def measures(self, real: Samples, synthetic: Samples, scoring: Scoring) -> Groups:
         """Compare rows column by column."""
-        return {"Columns": of_rows(real.tolist(), made.tolist(), self.schema, scoring)}
+        return {"Columns": row_measures(real.tolist(), synthetic.tolist(), self.schema, scoring)}

@@ -1,4 +1,4 @@
-"""Rows of a table as points: every column counts alike, whatever it holds."""
+"""Rows of a table as points, such that every column has equal weight, whatever it holds."""
 
 import math
 from dataclasses import dataclass
@@ -8,8 +8,9 @@ import numpy as np
 from gape.core.types import Floats, Points, Samples
 from gape.modalities.rows.schema import Choices, Column, Schema
 
-# Steps of the scale on which a number is marked. Two numbers that are a share f of the range apart are sqrt(f) apart,
-# down to one step, so that what is close in a wide range is told apart: with a plain scale incomes drown in choices.
+# Number of steps on the scale of a number. Two numbers that differ by a share f of the range are sqrt(f) apart, down to
+# one step, so that close numbers in a wide range stay distinguishable: on a linear scale, incomes would hardly count
+# compared to choices.
 _STEPS = 16
 
 _AT_ONCE = 10_000  # rows embedded together, in float64
@@ -17,23 +18,25 @@ _AT_ONCE = 10_000  # rows embedded together, in float64
 
 @dataclass(frozen=True)
 class RowEmbedder:
-    """Embeds rows that are lines of JSON, so that two which differ in a share f of their columns are sqrt(f) apart.
+    """Embeds rows that are lines of JSON; two rows that differ in a share f of their columns are sqrt(f) apart.
 
-    A choice is a unit vector of its own, over sqrt 2. A number fills a scale from the least to the most. An empty cell
-    is as far from every number as the ends of the range are from each other.
+    Each choice is a unit vector divided by sqrt 2. A number fills a scale from the least to the largest value. An empty
+    cell is as far from every number as the ends of the range are from each other.
     """
 
     schema: Schema
 
     def embed(self, samples: Samples) -> Points:
-        """Return one float32 row per sample, of norm 1 at most."""
-        parts = [self._some(samples[start : start + _AT_ONCE]) for start in range(0, max(len(samples), 1), _AT_ONCE)]
+        """Return one float32 row per sample, with a norm of at most 1."""
+        parts = [
+            self._embed_block(samples[start : start + _AT_ONCE]) for start in range(0, max(len(samples), 1), _AT_ONCE)
+        ]
         return np.concatenate(parts)
 
-    def _some(self, samples: Samples) -> Points:
+    def _embed_block(self, samples: Samples) -> Points:
         codes = self.schema.codes(samples)
         columns = self.schema.columns.values()
-        blocks = [_block(column, codes[:, place]) for place, column in enumerate(columns)]
+        blocks = [_block(column, codes[:, i]) for i, column in enumerate(columns)]
         points: Points = (np.concatenate(blocks, axis=1) / math.sqrt(len(blocks))).astype(np.float32)
         return points
 

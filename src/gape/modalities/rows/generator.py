@@ -1,4 +1,4 @@
-"""Rows of a table, from its schema alone: no model writes, and nothing is asked for."""
+"""Rows of a table, generated from its schema without any model."""
 
 from dataclasses import dataclass
 
@@ -8,19 +8,19 @@ from gape.core.errors import InputError
 from gape.core.types import Floats, Samples
 from gape.modalities.rows.schema import Choices, Column, Schema
 
-_EMPTY = 0.1  # how often a number is missing at the start, where it may be
-_ANYWHERE = 0.5  # how often a new number is drawn from the whole range; else it is a step away
+_EMPTY = 0.1  # probability that a number is missing at the start, if it may be
+_ANYWHERE = 0.5  # probability that a new number is drawn from the whole range, and not near the old one
 
 
 @dataclass(frozen=True)
 class RowGenerator:
-    """Random rows have every cell uniform in its column; a variation at scale s changes a share s of the cells.
+    """Random rows have uniform cells; a variation at scale s changes a share s of the cells, and at least one.
 
-    At least one cell changes. It takes the value of another of the samples, or a new one: of choices any other, of
-    numbers any at all or one a normal step away, of standard deviation s times the range.
+    A changed cell takes the value of another sample, or a new one: for choices any other choice, for numbers any number
+    of the range, or one a normal step away with a standard deviation of s times the range.
 
-    `crossed` is how often it is another's. The samples have been voted for, so what is common among them is common
-    among the records, and rows learn from each other (experiments/tables).
+    `crossed` is the probability of taking the value of another sample. The samples were voted for, so values that are
+    common among them are common among the records, and rows learn from each other (experiments/tables).
     """
 
     schema: Schema
@@ -36,7 +36,7 @@ class RowGenerator:
         return self.schema.lines(np.stack([_anywhere(column, count, rng) for column in columns], axis=1))
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
-        """Write one variation of every row, crossing them with one another."""
+        """Return one variation of each row, crossing rows with one another."""
         for scale in np.unique(scales):
             if not 0 < scale <= 1:
                 raise InputError(f"scale must be in (0, 1], got {scale}; 1 changes every cell")
@@ -44,7 +44,8 @@ class RowGenerator:
             return samples.copy()
         codes = self.schema.codes(samples)
         rows, width = np.arange(len(codes)), codes.shape[1]
-        fresh = np.stack([_fresh(column, codes[:, place], scales, rng) for place, column in self._places], axis=1)
+        columns = enumerate(self.schema.columns.values())
+        fresh = np.stack([_fresh(column, codes[:, i], scales, rng) for i, column in columns], axis=1)
         others = codes[rng.integers(len(codes), size=codes.shape), np.arange(width)]
         touched = rng.random(codes.shape) < scales[:, None]
         touched[rows, rng.integers(width, size=len(codes))] = True
@@ -54,13 +55,9 @@ class RowGenerator:
         varied[cell] = np.where(same, fresh[cell], varied[cell])
         return self.schema.lines(varied)
 
-    @property
-    def _places(self) -> list[tuple[int, Column]]:
-        return list(enumerate(self.schema.columns.values()))
-
 
 def _anywhere(column: Column, count: int, rng: np.random.Generator) -> Floats:
-    """Draw codes that say nothing of the data."""
+    """Draw codes uniformly, independently of the data."""
     if isinstance(column, Choices):
         return _as_code(column, rng.integers(column.count, size=count))
     step = 10.0**-column.decimals
@@ -69,14 +66,14 @@ def _anywhere(column: Column, count: int, rng: np.random.Generator) -> Floats:
 
 
 def _fresh(column: Column, codes: Floats, scales: Floats, rng: np.random.Generator) -> Floats:
-    """Draw a new value for each: another choice, or a number anywhere or near."""
+    """Draw a new value for each code: another choice, or a number anywhere in the range or near the old one."""
     if isinstance(column, Choices):
-        now = column.bins(codes)
-        return _as_code(column, (now + rng.integers(1, column.count, size=len(codes))) % column.count)
+        current = column.bins(codes)
+        return _as_code(column, (current + rng.integers(1, column.count, size=len(codes))) % column.count)
     anywhere = _anywhere(column, len(codes), rng)
     near = column.rounded(codes + scales * column.range * rng.normal(size=len(codes)))
     return np.where(np.isnan(codes) | (rng.random(len(codes)) < _ANYWHERE), anywhere, near)
 
 
-def _as_code(column: Choices, places: np.ndarray) -> Floats:
-    return np.where(places == len(column.values), np.nan, places.astype(np.float64))
+def _as_code(column: Choices, indices: np.ndarray) -> Floats:
+    return np.where(indices == len(column.values), np.nan, indices.astype(np.float64))

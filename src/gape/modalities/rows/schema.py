@@ -1,9 +1,9 @@
-"""Tables: what each column can hold, and rows as lines of JSON.
+"""Schemas of tables: the possible values of each column, and rows as lines of JSON.
 
-A schema is a TOML file with a table for each column:
+A schema is a TOML file with one table per column:
 
     [age]
-    least = 17                            # whole numbers; 17.0 would allow fractions
+    least = 17                            # integers; 17.0 would allow fractions
     most = 90
 
     [income]
@@ -15,8 +15,8 @@ A schema is a TOML file with a table for each column:
     decimals = 1                          # by default a thousandth of the range
     missing = true                        # cells may be empty
 
-All of it is public knowledge, and none of it may be read off the private data: the least and the largest value that
-occur belong to two records. A row is held as a line of JSON, so that whatever works on texts works on rows.
+All of it must be public knowledge and must not be derived from the private data: the smallest and the largest value
+that occur belong to two records. A row is held as a line of JSON, so that everything that works on texts works on rows.
 """
 
 import hashlib
@@ -37,8 +37,8 @@ from gape.core.errors import InputError
 from gape.core.types import Floats, Indices, Samples, as_samples
 from gape.modalities.tables import missing
 
-MOST_CHOICES = 1_000  # each is a dimension of the embedding
-BINS = 20  # into which the range of a number is divided to compare how values are spread
+MOST_CHOICES = 1_000  # each choice is a dimension of the embedding
+BINS = 20  # per range of a number, to compare distributions
 
 Cell: TypeAlias = str | int | float | None
 
@@ -52,41 +52,41 @@ class Choices:
 
     def __post_init__(self) -> None:
         if {type(value) for value in self.values} not in ({str}, {int}):
-            raise ValueError("choices must be a list of texts, or one of whole numbers")
+            raise ValueError("choices must be a list of texts or a list of integers")
         if type(self.values[0]) is int and not all(-(2**63) <= int(value) < 2**63 for value in self.values):
-            raise ValueError("whole numbers of more than 64 bits must be written as texts")
-        different = len(self._places) == len(self.values) and all(str(value).strip() for value in self.values)
+            raise ValueError("integers of more than 64 bits must be written as texts")
+        different = len(self._indices) == len(self.values) and all(str(value).strip() for value in self.values)
         if not 2 <= len(self.values) <= MOST_CHOICES or not different:
-            raise ValueError(f"choices must be 2 to {MOST_CHOICES:,}, different and none of them blank")
+            raise ValueError(f"there must be 2 to {MOST_CHOICES:,} choices, all different and not blank")
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return {str(value).strip(): place for place, value in enumerate(self.values)}
+    def _indices(self) -> dict[str, int]:
+        return {str(value).strip(): index for index, value in enumerate(self.values)}
 
     @property
     def count(self) -> int:
-        """How many values there are, an empty cell being one where it is allowed."""
+        """The number of values, including the empty cell if it is allowed."""
         return len(self.values) + int(self.missing)
 
     def code(self, cell: object) -> float:
-        """Return the place of a value in the list; 7, 7.0 and "7.0" are one, and so are True, "True" and "true"."""
-        place = next((self._places[said] for said in _spellings(cell) if said in self._places), None)
-        if place is None:
+        """Return the index of a value; 7, 7.0 and "7.0" are the same, and so are True, "True" and "true"."""
+        index = next((self._indices[text] for text in _spellings(cell) if text in self._indices), None)
+        if index is None:
             raise ValueError(f"a value that is none of its {len(self.values)} choices")
-        return float(place)
+        return float(index)
 
     def cell(self, code: float) -> Cell:
-        """Return the value at a place."""
+        """Return the value of an index."""
         return self.values[int(code)]
 
     def bins(self, codes: Floats) -> Indices:
-        """Return the places, an empty cell having the last."""
+        """Return the indices; an empty cell has the last."""
         return np.where(np.isnan(codes), len(self.values), codes).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """A column that holds numbers from `least` to `most`, rounded to so many decimals."""
+    """A column that holds numbers from `least` to `most`, rounded to `decimals` digits."""
 
     least: float
     most: float
@@ -99,17 +99,17 @@ class Numbers:
         if not 0 <= self.decimals <= 12:
             raise ValueError("decimals must lie between 0 and 12")
         if any(round(bound, self.decimals) != bound for bound in (self.least, self.most)):
-            raise ValueError(f"least and most must have no more than {self.decimals} decimals, or decimals be more")
+            raise ValueError(f"least and most must have at most {self.decimals} decimals, or decimals must be larger")
 
     @property
     def range(self) -> float:
-        """How far the largest is from the least."""
+        """The difference between the largest and the smallest number."""
         return self.most - self.least
 
     def code(self, cell: object) -> float:
-        """Return the number, moved to the nearest that the column can hold."""
+        """Return the number, or the nearest number that the column can hold."""
         if isinstance(cell, bool | np.bool_) or not isinstance(cell, str | Real | Decimal):
-            raise TypeError(f"{type(cell).__name__} where a number should be")
+            raise TypeError(f"a value of type {type(cell).__name__} instead of a number")
         try:
             number = float(cell)
         except OverflowError:
@@ -117,22 +117,22 @@ class Numbers:
         except ValueError:
             number = math.nan
         if math.isnan(number):
-            raise ValueError("something else than a number")
+            raise ValueError("a value that is not a number")
         return float(self.rounded(np.array([number]))[0])
 
     def rounded(self, numbers: Floats) -> Floats:
-        """Move numbers to the nearest that the column can hold."""
+        """Replace numbers by the nearest ones that the column can hold."""
         inside: Floats = np.clip(numbers, self.least, self.most)
-        return np.round(inside, self.decimals) + 0.0  # for no -0.0
+        return np.round(inside, self.decimals) + 0.0  # turns -0.0 into 0.0
 
     def cell(self, code: float) -> Cell:
-        """Return the number as it is written."""
+        """Return the number as it is written to a row."""
         return round(float(code), self.decimals) if self.decimals else int(code)
 
     def bins(self, codes: Floats) -> Indices:
-        """Return which part of the range each is in, an empty cell in the last."""
-        places = np.minimum((np.nan_to_num(codes - self.least) / self.range * BINS).astype(np.int64), BINS - 1)
-        return np.where(np.isnan(codes), BINS, places)
+        """Return the bin of each number; an empty cell has the last."""
+        bins = np.minimum((np.nan_to_num(codes - self.least) / self.range * BINS).astype(np.int64), BINS - 1)
+        return np.where(np.isnan(codes), BINS, bins)
 
 
 Column: TypeAlias = Choices | Numbers
@@ -140,45 +140,47 @@ Column: TypeAlias = Choices | Numbers
 
 @dataclass(frozen=True, repr=False)
 class Schema:
-    """The columns of a table. Rows are coded as numbers, (n, columns): a place among choices, a number, or NaN."""
+    """The columns of a table. Rows are coded as numbers, (n, columns): the index of a choice, a number, or NaN."""
 
     columns: Mapping[str, Column]
 
     def __post_init__(self) -> None:
         if not self.columns:
-            raise InputError("a schema needs at least one column; give each a table with choices, or least and most")
+            raise InputError(
+                "a schema needs at least one column, got none; give each column a table with choices, or least and most"
+            )
         object.__setattr__(self, "columns", dict(self.columns))
 
     def __repr__(self) -> str:
-        told = repr(sorted(self.columns.items())) + repr(list(self.columns))
-        return f"Schema({len(self.columns)} columns, {hashlib.sha256(told.encode()).hexdigest()[:12]})"
+        content = repr(sorted(self.columns.items())) + repr(list(self.columns))
+        return f"Schema({len(self.columns)} columns, {hashlib.sha256(content.encode()).hexdigest()[:12]})"
 
     @classmethod
     def read(cls, path: str | Path) -> "Schema":
         """Read a schema from TOML."""
         tables = toml_file(path, "the columns of")
         columns = {}
-        for name, told in tables.items():
+        for name, table in tables.items():
             where = f"column {brief(name)} of {path}"
-            if not isinstance(told, dict):
-                raise InputError(f"{where} must be a table with choices, or least and most, got {brief(told)}")
-            columns[name] = _column(told, where)
+            if not isinstance(table, dict):
+                raise InputError(f"{where} must be a table with choices, or least and most, got {brief(table)}")
+            columns[name] = _column(table, where)
         return cls(columns)
 
     def row(self, cells: Sequence[Any], where: str) -> str:
-        """Write a row of private cells, in the order of the columns, as a line. No message quotes a cell."""
+        """Return a row of private cells, in the order of the columns, as a line of JSON. No message quotes a cell."""
         codes = np.full((1, len(self.columns)), np.nan)
-        for place, ((name, column), cell) in enumerate(zip(self.columns.items(), cells, strict=True)):
+        for index, ((name, column), cell) in enumerate(zip(self.columns.items(), cells, strict=True)):
             if missing(cell) or (isinstance(cell, str) and not cell.strip()):
                 if not column.missing:
-                    raise InputError(f"{where} has nothing in column {name!r}; fill it in, or set missing = true there")
+                    raise InputError(f"{where} is empty in column {name!r}; fill it in, or set missing = true there")
                 continue
             try:
-                codes[0, place] = column.code(cell)
+                codes[0, index] = column.code(cell)
             except (ValueError, TypeError) as error:
                 raise InputError(
-                    f"{where} has {error} in column {name!r}; mend the row or leave it out, or widen the column of the "
-                    "schema by what is public knowledge"
+                    f"{where} has {error} in column {name!r}; fix or remove the row, or extend the column in the "
+                    "schema, using public knowledge only"
                 ) from None
         return str(self.lines(codes)[0])
 
@@ -186,86 +188,86 @@ class Schema:
         """Return the schema of all other columns."""
         if name not in self.columns or len(self.columns) == 1:
             raise InputError(
-                f"{name!r} is no column of the schema with others beside it; name one of {list(self.columns)}"
+                f"{name!r} is not a column of the schema, or its only one; name one of {list(self.columns)}"
             )
         return Schema({other: column for other, column in self.columns.items() if other != name})
 
     def lines(self, codes: Floats) -> Samples:
-        """Write coded rows, (n, columns), as lines of JSON, (n,)."""
+        """Return coded rows, (n, columns), as lines of JSON, (n,)."""
         parts = [
-            [None if math.isnan(code) else column.cell(code) for code in codes[:, place].tolist()]
-            for place, column in enumerate(self.columns.values())
+            [None if math.isnan(code) else column.cell(code) for code in codes[:, index].tolist()]
+            for index, column in enumerate(self.columns.values())
         ]
         rows = zip(*parts, strict=True)
         return as_samples([json.dumps(dict(zip(self.columns, row, strict=True)), ensure_ascii=False) for row in rows])
 
     def codes(self, lines: Samples) -> Floats:
-        """Read lines, (n,), that `lines` or `row` of this schema has written: the codes, (n, columns)."""
+        """Return the codes, (n, columns), of lines, (n,), written by `lines` or `row` of this schema."""
         codes = np.empty((len(lines), len(self.columns)))
-        for place, line in enumerate(lines):
+        for index, line in enumerate(lines):
             try:
                 cells = json.loads(line)
                 if list(cells) != list(self.columns):
                     raise ValueError
-                codes[place] = [
+                codes[index] = [
                     math.nan if cells[name] is None and column.missing else column.code(cells[name])
                     for name, column in self.columns.items()
                 ]
             except (ValueError, TypeError, RecursionError):
                 raise InputError(
-                    f"text {place + 1} of {len(lines)} is no row of this schema; give rows of it"
+                    f"text {index + 1} of {len(lines)} is not a row of this schema; use rows of it"
                 ) from None
         return codes
 
     def bins(self, codes: Floats) -> Indices:
-        """Return which value, or which part of its range, every cell has, (n, columns)."""
+        """Return the index of each cell's value, or of its bin, (n, columns)."""
         columns = self.columns.values()
-        return np.stack([column.bins(codes[:, place]) for place, column in enumerate(columns)], axis=1)
+        return np.stack([column.bins(codes[:, index]) for index, column in enumerate(columns)], axis=1)
 
 
-def _column(told: dict[str, Any], where: str) -> Column:
-    known = ("choices", "missing") if "choices" in told else ("least", "most", "decimals", "missing")
-    for name in told:
+def _column(table: dict[str, Any], where: str) -> Column:
+    known = ("choices", "missing") if "choices" in table else ("least", "most", "decimals", "missing")
+    for name in table:
         if name not in known:
             raise InputError(f"{where} has {brief(name)}; did you mean {nearest_name(name, known)!r}?")
-    empty = told.get("missing", False)
+    empty = table.get("missing", False)
     if not isinstance(empty, bool):
         raise InputError(f"missing of {where} must be true or false, got {brief(empty)}")
     try:
-        if "choices" in told:
-            if not isinstance(told["choices"], list):
-                raise ValueError("choices must be a list of texts, or one of whole numbers")
-            return Choices(tuple(told["choices"]), empty)
-        bounds = [told.get(name) for name in ("least", "most")]
+        if "choices" in table:
+            if not isinstance(table["choices"], list):
+                raise ValueError("choices must be a list of texts or a list of integers")
+            return Choices(tuple(table["choices"]), empty)
+        bounds = [table.get(name) for name in ("least", "most")]
         if not all(type(bound) in {int, float} and abs(bound) <= 1e15 for bound in bounds):  # type: ignore[arg-type]
-            raise ValueError("it needs choices, or least and most as numbers within 1e15 of zero")
+            raise ValueError("it needs choices, or least and most as numbers between -1e15 and 1e15")
         least, most = (float(bound) for bound in bounds)  # type: ignore[arg-type]
         whole = all(type(bound) is int for bound in bounds)
-        decimals = told.get("decimals", 0 if whole else _usual_decimals(least, most))
+        decimals = table.get("decimals", 0 if whole else _usual_decimals(least, most))
         if type(decimals) is not int:
-            raise ValueError("decimals must be a whole number")
+            raise ValueError("decimals must be an integer")
         return Numbers(least, most, decimals, empty)
     except ValueError as error:
-        raise InputError(f"{where}: {error}, got {brief(told)}") from None
+        raise InputError(f"{where}: {error}, got {brief(table)}") from None
 
 
 def _usual_decimals(least: float, most: float) -> int:
-    """So many that a step is about a thousandth of the range, and that both ends can be written."""
+    """Return enough decimals for a step of about a thousandth of the range, and for both ends."""
     steps = 3 - math.floor(math.log10(most - least)) if most > least else 0
     fine = (digits for digits in range(13) if all(round(bound, digits) == bound for bound in (least, most)))
     return min(max(0, steps, next(fine, 12)), 12)
 
 
 def _spellings(cell: object) -> Iterator[str]:
-    """Give the ways in which a value may stand among choices: files and frames write the same one differently."""
+    """Yield the spellings that a value may have among choices; files and frames write the same value differently."""
     if isinstance(cell, Integral) and not -(2**63) <= int(cell) < 2**63:
-        return  # whose digits may be more than can be written
-    said = str(cell).strip()
-    yield said
-    if said.lower() in {"true", "false"}:
-        yield from (said.lower(), said.capitalize(), *([str(int(cell))] if isinstance(cell, bool | np.bool_) else []))
+        return  # Python may refuse to convert so many digits
+    text = str(cell).strip()
+    yield text
+    if text.lower() in {"true", "false"}:
+        yield from (text.lower(), text.capitalize(), *([str(int(cell))] if isinstance(cell, bool | np.bool_) else []))
     try:
-        number = float(said)
+        number = float(text)
     except ValueError:
         return
     if math.isfinite(number) and number.is_integer():

@@ -1,4 +1,4 @@
-"""Texts, with a label each or without: the modality of `gape run` unless another one is named."""
+"""Texts, with or without labels: the default modality of `gape run`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from gape.metrics.measure import Measure, Scoring
 from gape.modalities.base import Columns, Groups, Modality
 from gape.modalities.records import Records, choose_columns, open_table
 from gape.modalities.text.load import load_texts
-from gape.modalities.text.measures import of_next_words, of_repetition, of_texts, runs_by_chance, shared_runs
+from gape.modalities.text.measures import (
+    next_word_measures,
+    repetition_measures,
+    runs_by_chance,
+    shared_runs,
+    text_measures,
+)
 
 __all__ = ["Text", "load_texts"]
 
 
 class Text(Modality):
-    """Texts, written by a language model or chosen from a corpus, and compared by a model of sentences."""
+    """Texts, written by a language model or chosen from a corpus, and compared by a sentence embedding model."""
 
     name = "text"
     noun = "text"
@@ -26,7 +32,7 @@ class Text(Modality):
     copied = "word for word"
 
     def read(self, source: object, columns: Columns) -> Records:
-        """Read texts, with their labels and users where the columns are named."""
+        """Read texts, with their labels and users if these columns are named."""
         return load_texts(source, columns.text, columns.label, columns.user)
 
     def read_corpus(self, path: str, column: str | None) -> Samples:
@@ -34,7 +40,7 @@ class Text(Modality):
         return load_texts(path, column).content
 
     def check_corpus(self, path: str, column: str | None) -> None:
-        """Reject a corpus whose column of texts cannot be told, without reading all of it."""
+        """Reject a corpus without a clear column of texts, without reading all of it."""
         choose_columns(open_table(path), column, None, None)
 
     def public_embedder(self) -> Embedder:
@@ -43,22 +49,22 @@ class Text(Modality):
 
         return MiniLM()
 
-    def measures(self, real: Samples, made: Samples, scoring: Scoring) -> Groups:
+    def measures(self, real: Samples, synthetic: Samples, scoring: Scoring) -> Groups:
         """Compare texts as words, and measure how much they repeat one another."""
         return {
-            "Texts": of_texts(real.tolist(), made.tolist(), scoring),
-            "Repetition": of_repetition(real.tolist(), made.tolist(), scoring),
+            "Texts": text_measures(real.tolist(), synthetic.tolist(), scoring),
+            "Repetition": repetition_measures(real.tolist(), synthetic.tolist(), scoring),
         }
 
     def usefulness(
-        self, tested: Samples, made: Samples, start: Samples, records: Samples, scoring: Scoring
+        self, tested: Samples, synthetic: Samples, start: Samples, records: Samples, scoring: Scoring
     ) -> tuple[Measure, ...]:
-        """Train a small model on each, and have it predict the next words of real texts."""
-        return of_next_words(tested.tolist(), made.tolist(), start.tolist(), records.tolist(), scoring)
+        """Train a small model on each set, and test how well it predicts the next words of real texts."""
+        return next_word_measures(tested.tolist(), synthetic.tolist(), start.tolist(), records.tolist(), scoring)
 
-    def shared(self, private: Samples, made: Samples) -> tuple[Measure, ...]:
+    def shared(self, private: Samples, synthetic: Samples) -> tuple[Measure, ...]:
         """Measure the longest runs of words that texts share with records."""
-        return tuple(shared_runs(private.tolist(), made.tolist()))
+        return tuple(shared_runs(private.tolist(), synthetic.tolist()))
 
     def shared_by_chance(self, private: Samples, held_out: Samples) -> tuple[Measure, ...]:
         """Measure the same for records that did not vote."""

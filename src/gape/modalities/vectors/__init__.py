@@ -1,4 +1,4 @@
-"""Vectors, for runs that are put together in Python."""
+"""Vectors, for runs that are set up in Python."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,8 +23,8 @@ class Vectors(Modality):
     defaults: ClassVar[Mapping[str, Any]] = {"generator": name, "embedder": name}
     compared_by = "their coordinates"
 
-    def read(self, source: object, columns: Columns) -> Records:  # noqa: ARG002  (they have none)
-        """Read an array of vectors, or the file that `numpy.save` has written of one."""
+    def read(self, source: object, columns: Columns) -> Records:  # noqa: ARG002  (vectors have none)
+        """Read an array of vectors, or a file written by `numpy.save`."""
         try:
             array = np.load(source, allow_pickle=False) if isinstance(source, str | Path) else np.asarray(source)
         except (OSError, ValueError) as error:
@@ -36,5 +36,5 @@ class Vectors(Modality):
         return Records.of_vectors(array, str(source) if isinstance(source, str | Path) else "the array")
 
     def embedder(self) -> Embedder:
-        """Return the vectors themselves."""
+        """Return the identity: vectors are their own embeddings."""
         return IdentityEmbedder()

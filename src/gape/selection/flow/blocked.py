@@ -104,7 +104,7 @@ class BlockedSearch:
         """Find the nearest chosen points of the sources `kept`, one block of sources at a time."""
         parts = []
         for start in range(0, len(kept), _ROWS):
-            costs = self.to_candidates.some(self.chosen, kept[start : start + _ROWS])
+            costs = self.to_candidates.block(self.chosen, kept[start : start + _ROWS])
             parts.append(swaps.reserve(costs, np.arange(len(self.chosen))))
         return swaps.joined(parts)
 
@@ -124,9 +124,9 @@ class _Rows:
         if self._kept is not None and all_columns:
             return self._kept[block]
         rows = np.arange(len(self._rows))[block]
-        return self.some(rows, np.arange(len(self._columns)) if columns is None else columns)
+        return self.block(rows, np.arange(len(self._columns)) if columns is None else columns)
 
-    def some(self, rows: Indices, columns: Indices) -> Costs:
+    def block(self, rows: Indices, columns: Indices) -> Costs:
         """Return the costs of some rows and columns, row by row in memory as the kernels read them."""
         if self._kept is None:
             return self._signed.costs(self._rows[rows], self._columns[columns], dtype=np.float32)

@@ -80,10 +80,10 @@ def work(net: Network, size: int) -> Work:
 
 
 @compiled
-def slots_at_held_flow(at: Position, work: Work, rows: Costs, found: Indices) -> None:
+def slots_at_held_flow(at: Position, work: Work, rows: Costs, slots_found: Indices) -> None:
     """Find for the candidates at distances `rows`, (k, p), the slot to remove from the flow with the candidate added.
 
-    That flow is held. `found`, (k, options), starts with the slot where the swap pays; -1 means none.
+    That flow is held. `slots_found`, (k, options), starts with the slot where the swap pays; -1 means none.
     """
     for i in range(rows.shape[0]):
         objective = add(at, work, rows[i])
@@ -91,41 +91,41 @@ def slots_at_held_flow(at: Position, work: Work, rows: Costs, found: Indices) ->
         changes = removal_changes(ranks, root_flow(work.added), work.unlimited, work.lower.shape[0])
         slot = np.argmin(changes)
         if objective + changes[slot] < at.target:
-            found[i, 0] = slot
+            slots_found[i, 0] = slot
 
 
 @compiled
-def slots(at: Position, work: Work, rows: Costs, found: Indices) -> None:
+def slots(at: Position, work: Work, rows: Costs, slots_found: Indices) -> None:
     """Find for the candidates at distances `rows`, (k, p), a slot such that the swap pays.
 
-    `found`, (k, options), starts with that slot, followed by others that may pay; -1 means none. If the rises are valid
-    and the number of tries is not limited, none proves that no swap of the candidate pays.
+    `slots_found`, (k, options), starts with that slot, followed by others that may pay; -1 means none. If the rises are
+    valid and the number of tries is not limited, none proves that no swap of the candidate pays.
     """
     for i in range(rows.shape[0]):
-        _find_slots(at, work, rows[i], found[i])
+        _find_slots(at, work, rows[i], slots_found[i])
 
 
 @compiled
-def _find_slots(at: Position, work: Work, row: Costs, found: Indices) -> None:
+def _find_slots(at: Position, work: Work, row: Costs, slots_found: Indices) -> None:
     bound_without_flow(at, work, row)
-    left = np.flatnonzero(work.lower < at.target)
-    if not left.shape[0]:
+    undecided = np.flatnonzero(work.lower < at.target)
+    if not undecided.shape[0]:
         return
     objective = add(at, work, row)
     bound_with_flow(at, work, row, objective)
-    left = left[work.lower[left] < at.target]
-    bounds = np.empty(left.shape[0])
-    for i in range(left.shape[0]):
-        bounds[i] = objective + joint_gain(at, work, left[i])
+    undecided = undecided[work.lower[undecided] < at.target]
+    bounds = np.empty(undecided.shape[0])
+    for i in range(undecided.shape[0]):
+        bounds[i] = objective + joint_gain(at, work, undecided[i])
     options = failures = 0
     for i in np.argsort(bounds, kind="mergesort"):
-        if bounds[i] >= at.target or options == found.shape[0] or failures == at.tries:
+        if bounds[i] >= at.target or options == slots_found.shape[0] or failures == at.tries:
             break
-        if options or _pays(at, work, row, left[i]):
-            found[options] = left[i]
+        if options or _pays(at, work, row, undecided[i]):
+            slots_found[options] = undecided[i]
             options += 1
         else:
-            work.failures[left[i]] += 1
+            work.failures[undecided[i]] += 1
             failures += 1
 
 
@@ -136,21 +136,21 @@ def bound_without_flow(at: Position, work: Work, row: Costs) -> None:
     lower[:] = rises.gains
     objective = at.net.objective[0]
     for x in range(row.shape[0]):
-        here, cap = at.net.potential[x], row[x]
-        if cap < here + rises.highest[x]:
-            if cap < here:
-                objective -= at.supply[x] * (here - cap)
-                here = cap
-            _hold_back(at, lower, x, here, cap)
+        potential, cap = at.net.potential[x], row[x]
+        if cap < potential + rises.highest[x]:
+            if cap < potential:
+                objective -= at.supply[x] * (potential - cap)
+                potential = cap
+            _hold_back(at, lower, x, potential, cap)
     lower += objective
 
 
 @compiled
-def _hold_back(at: Position, lower: Floats, x: int, here: float, cap: float) -> None:
-    """Subtract from the bound of each slot the loss if source `x`, now at `here`, rises at most to `cap`."""
+def _hold_back(at: Position, lower: Floats, x: int, potential: float, cap: float) -> None:
+    """Subtract from the bound of each slot the loss if source `x`, now at `potential`, rises at most to `cap`."""
     rises = at.rises
     for k in range(rises.source_starts[x], rises.source_starts[x + 1]):
-        excess = here + rises.source_values[k] - cap
+        excess = potential + rises.source_values[k] - cap
         if excess > 0.0:
             lower[rises.source_slots[k]] -= at.supply[x] * excess
 

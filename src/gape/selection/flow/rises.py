@@ -88,11 +88,11 @@ class Removals:
 
     def _repair(self, net: Network, ranks: Ranks, trials: Sequence[Network]) -> None:
         p, size = len(self.supply), len(self._gain_when_found)
-        left = leeway_left(net, net.potential[p:-1])
+        leeway = leeway_left(net, net.potential[p:-1])
 
         def repair_piece(_: Network, first: int) -> None:
             slots = np.arange(first, min(first + _SLOTS, size))
-            repair(net, ranks, self.rises, left, self.supply, self.demand, slots)
+            repair(net, ranks, self.rises, leeway, self.supply, self.demand, slots)
 
         in_threads(repair_piece, trials, range(0, size, _SLOTS))
 
@@ -176,7 +176,7 @@ def find(net: Network, ranks: Ranks, slot: int, trial: Network) -> tuple[Indices
 
 @compiled
 def repair(
-    net: Network, ranks: Ranks, rises: Rises, left: Leeway, supply: Floats, demand: Floats, slots: Indices
+    net: Network, ranks: Ranks, rises: Rises, leeway: Leeway, supply: Floats, demand: Floats, slots: Indices
 ) -> None:
     """Let the sources of `slots` rise as far as the sinks that rise with them and the selected set now allow."""
     p = supply.shape[0]
@@ -190,7 +190,7 @@ def repair(
             x = rises.nodes[k]
             if x < p:
                 highest = ranks.second[x] if ranks.near[x] == slot else ranks.first[x]
-                rises.values[k] = limit(net, x, highest, sinks, left) - net.potential[x]
+                rises.values[k] = limit(net, x, highest, sinks, leeway) - net.potential[x]
         for k in range(begin, end):
             if rises.nodes[k] >= p:
                 sinks[rises.nodes[k] - p] = net.potential[rises.nodes[k]]
@@ -216,7 +216,7 @@ def leeway_left(net: Network, sinks: Floats) -> Leeway:
 
 
 @compiled
-def limit(net: Network, x: int, highest: float, sinks: Floats, left: Leeway) -> float:
+def limit(net: Network, x: int, highest: float, sinks: Floats, leeway: Leeway) -> float:
     """Return the largest potential of a source, up to `highest`, that violates no arc to sinks at `sinks`, (q,).
 
     Arcs that are not near are examined only where they could matter: their anchored reduced costs are at least twice
@@ -227,11 +227,11 @@ def limit(net: Network, x: int, highest: float, sinks: Floats, left: Leeway) -> 
     for k in range(net.near_starts[x], net.near_starts[x + 1]):
         result = min(result, net.near_costs[k] + sinks[net.near_ends[k] - p])
     rise = result - net.anchor[x]
-    if rise + left.farthest <= 2.0 * net.leeway[x]:
+    if rise + leeway.farthest <= 2.0 * net.leeway[x]:
         return result
-    if rise > net.leeway[x] + left.spare:
+    if rise > net.leeway[x] + leeway.spare:
         result, _ = least(net.costs[x], sinks, 1.0, result)
     else:
-        for y in left.strayed:
+        for y in leeway.strayed:
             result = min(result, net.costs[x, y] + sinks[y])
     return result

@@ -230,18 +230,18 @@ def _pivot_on_near_arcs(net: Network) -> int:
 @compiled
 def _most_violated(net: Network, node: int) -> tuple[float, int, float]:
     """Return the largest violation of a near arc of `node`, or of its arc to the root, the other end and the cost."""
-    here = net.potential[node]
+    potential = net.potential[node]
     violation, other, cost = 0.0, -1, 0.0
     if node < net.root_costs.shape[0]:
-        if net.root_costs[node] < here:
-            violation, other, cost = here - net.root_costs[node], net.parent.shape[0] - 1, net.root_costs[node]
+        if net.root_costs[node] < potential:
+            violation, other, cost = potential - net.root_costs[node], net.parent.shape[0] - 1, net.root_costs[node]
         for k in range(net.near_starts[node], net.near_starts[node + 1]):
-            value = here - net.potential[net.near_ends[k]] - net.near_costs[k]
+            value = potential - net.potential[net.near_ends[k]] - net.near_costs[k]
             if value > violation:
                 violation, other, cost = value, net.near_ends[k], net.near_costs[k]
     else:
         for k in range(net.near_starts[node], net.near_starts[node + 1]):
-            value = net.potential[net.near_ends[k]] - here - net.near_costs[k]
+            value = net.potential[net.near_ends[k]] - potential - net.near_costs[k]
             if value > violation:
                 violation, other, cost = value, net.near_ends[k], net.near_costs[k]
     return violation, other, cost
@@ -258,8 +258,8 @@ def _pivot_on_far_arcs(net: Network) -> int:
     sources, sinks = _find_strayed(net)
     pivots = 0
     for node in range(p + q):
-        here = net.potential[node]
-        if here == net.proved[node] or (here > net.proved[node]) != (node < p):
+        potential = net.potential[node]
+        if potential == net.proved[node] or (potential > net.proved[node]) != (node < p):
             continue
         sign = 1.0 if node < p else -1.0
         costs = net.costs[node] if node < p else net.costs_by_sink[node - p]
@@ -267,9 +267,9 @@ def _pivot_on_far_arcs(net: Network) -> int:
         other = -1
         if _has_strayed(net, node) or last - first > _MANY:
             potentials = net.potential[p : p + q] if node < p else net.potential[:p]
-            _, other = least(costs, potentials, sign, sign * here)
+            _, other = least(costs, potentials, sign, sign * potential)
         else:
-            bound = sign * here
+            bound = sign * potential
             for k in range(first, last):
                 end = net.strayed[k] - p if node < p else net.strayed[k]
                 value = costs[end] + sign * net.potential[net.strayed[k]]

@@ -133,11 +133,11 @@ def replace_slot(r: Ranks, kept: Reserve, row: Costs, slot: int, size: int, abse
 
 
 @compiled
-def assign(r: Ranks, kept: Reserve, sources: Indices, found: Reserve, absent: float) -> None:
-    """Overwrite the entries of `sources` by those of `found`, in the same order."""
+def assign(r: Ranks, kept: Reserve, sources: Indices, replacement: Reserve, absent: float) -> None:
+    """Overwrite the entries of `sources` by those of `replacement`, in the same order."""
     for i, x in enumerate(sources):
-        kept.slots[:, x], kept.distances[:, x] = found.slots[:, i], found.distances[:, i]
-        kept.known[x], kept.reach[x] = found.known[i], found.reach[i]
+        kept.slots[:, x], kept.distances[:, x] = replacement.slots[:, i], replacement.distances[:, i]
+        kept.known[x], kept.reach[x] = replacement.known[i], replacement.reach[i]
         _rank(r, kept, x, absent)
 
 

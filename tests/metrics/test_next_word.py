@@ -1,14 +1,14 @@
-"""A small model that foretells words: by hand, and what copies and other sources teach it."""
+"""A small model that predicts words: by hand, and what copies and other sources teach it."""
 
 import numpy as np
 import pytest
 
 from gape.core.errors import InputError
-from gape.metrics.foretelling import next_word_accuracy
+from gape.metrics.next_word import next_word_accuracy
 from made_up import private_rows
 
 
-def test_the_word_met_most_often_is_foretold_after_the_longest_run_that_was_met() -> None:
+def test_the_word_met_most_often_is_predicted_after_the_longest_known_run() -> None:
     learnt = ["a b c", "a b c", "a b d", "x b d", "y b d"]
     # After "a": b. After "a b": c, though d follows "b" more often. After "z b", of which only "b" was met: d.
     assert next_word_accuracy(learnt, ["a b c"]).tolist() == [1.0]
@@ -31,7 +31,7 @@ def test_it_knows_its_own_source_best_and_learns_little_from_copies() -> None:
     assert by_source > by_copies > by_others
 
 
-def test_texts_of_one_word_are_not_foretold() -> None:
+def test_texts_of_one_word_are_left_out() -> None:
     assert len(next_word_accuracy(["a b"], ["a", "a b", ""])) == 1
     with pytest.raises(InputError, match="at least two words"):
         next_word_accuracy(["a b"], ["a"])
