@@ -19,13 +19,11 @@ from gape.privacy.accounting import stated
 from gape.runs.advice import Outlook, outlook
 from gape.runs.electorate import Here, open_private, refuse_shared_corpus, unit_of, units_of
 from gape.runs.embedder import make_embedder
-from gape.runs.folder.layout import Layout
 from gape.runs.folder.stored import SettingsFolder, ledger_of
 from gape.runs.generator import describe_writer, make_model, make_prompts, writes
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.settings import Settings
-from gape.runs.synthesize import SyntheticTexts, run_text, settings_to_resume
-from gape.runs.synthesize import resume as resume_run
+from gape.runs.synthesize import SyntheticTexts, resume_in, run_in, settings_to_resume
 from gape.voting.store import VectorFolder
 
 _SHOWN_TEXTS, _SHOWN_CHARACTERS, _SHOWN_TOPICS = 3, 300, 12
@@ -62,10 +60,10 @@ def run(
     Private records stay on this machine, or with the workers of --engine, and vote for what a generator has written. A
     stopped run is resumed by `gape resume`. `gape plan` shows what to expect.
     """
-    folder = out or Path("runs") / (Path(settings.data).name.partition(".")[0] or "run")
+    folder = SettingsFolder(out or Path("runs") / (Path(settings.data).name.partition(".")[0] or "run"))
     _fetch_models(settings)
-    with resumable(folder), watching() as progress:
-        result = run_text(settings, folder, progress=progress)
+    with resumable(folder.path), watching() as progress:
+        result = run_in(folder, settings, progress=progress)
     _print_result(output(), folder, result)
 
 
@@ -85,11 +83,12 @@ def resume(
     of a run: where data and ledger lie now, keys, caps, the engine. Consent must be given again each time. In a folder
     from somebody else, give whatever reaches outside it, such as --data and --base-url: nothing it names is followed.
     """
-    if not SettingsFolder(run).finished:
-        _fetch_models(settings_to_resume(run, changes))
+    folder = SettingsFolder(run)
+    if not folder.finished:
+        _fetch_models(settings_to_resume(folder, changes))
     with resumable(run), watching() as progress:
-        result = resume_run(run, progress=progress, **changes)
-    _print_result(output(), run, result)
+        result = resume_in(folder, changes, progress=progress)
+    _print_result(output(), folder, result)
 
 
 def _fetch_models(settings: Settings) -> None:
@@ -163,19 +162,20 @@ def _of_ledger(settings: Settings, chosen: Plan) -> list[str]:
     return [f"{said} This run does not fit into the rest: raise --budget-epsilon, if whoever owns the data agrees."]
 
 
-def _print_result(console: Console, folder: Path, result: SyntheticTexts) -> None:
-    settings = SettingsFolder(folder).settings()
-    asked, what = settings.samples or 0, settings.records.nouns
+def _print_result(console: Console, folder: SettingsFolder, result: SyntheticTexts) -> None:
+    settings = folder.settings()
+    asked, what = settings.samples or 0, settings.kind.nouns
     fewer = f" ({asked} were asked for, and there were no more different ones)" if len(result) < asked else ""
     console.print(f"{len(result)} synthetic {what}{fewer}, for instance:", style="bold")
-    for place, text in enumerate(result.texts[:_SHOWN_TEXTS]):
-        label = f"{result.labels[place]}: " if result.labels else ""
+    for index, text in enumerate(result.texts[:_SHOWN_TEXTS]):
+        label = f"{result.labels[index]}: " if result.labels else ""
         short = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS].rsplit(maxsplit=1)[0] + " ..."
         console.print(f"- {label}{short}", markup=False)
     print_statement(console, result.privacy)
     console.print("\nFiles", style="bold")
-    console.print(f"{Layout(folder).release}: synthetic.parquet and its privacy statement, to publish", markup=False)
-    console.print(f"{Layout(folder).internal}: how it came about, to keep", markup=False)
-    console.print(f"`gape export {quote(str(folder))} --format csv` writes the {what} in another format.", markup=False)
+    console.print(f"{folder.layout.release}: synthetic.parquet and its privacy statement, to publish", markup=False)
+    console.print(f"{folder.layout.internal}: how it came about, to keep", markup=False)
+    name = quote(str(folder.path))
+    console.print(f"`gape export {name} --format csv` writes the {what} in another format.", markup=False)
     if not result.privacy.private:
         console.print("NOT PRIVATE: do not publish it.", style="bold red")

@@ -28,7 +28,7 @@ def expand(run: str | Path, count: int, progress: Callable[[int], None] | None =
     where the folder is from somebody else, `settings` say where it is: generator, base_url, key_variable and such.
     """
     folder = SettingsFolder(run)
-    record, _, _ = read_finished(folder.path)
+    record, _, _ = read_finished(folder.path, folder.stored)
     if record.settings is None:
         raise RunError(f"{run} holds no run of `gape run`; name the folder of one")
     by_model = writes(record.settings)

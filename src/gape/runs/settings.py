@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from gape._support.values import as_toml, brief, converted, kind_in_words, nearest_name, toml_file
-from gape.core.errors import InputError, PrivacyError, RunError
+from gape.core.errors import InputError, PrivacyError
 from gape.modalities import Modality, is_part, kind_named, modality, usual_modality
 from gape.privacy.accounting import Neighbours
 
@@ -356,18 +356,6 @@ def read_toml(path: str | Path) -> dict[str, Any]:
             said = f"{name} in {path} is consent, which a file cannot give"
             raise PrivacyError(f"{said}; remove it, and say --{name.replace('_', '-')}")
     return values
-
-
-def read_stored_toml(path: str | Path) -> dict[str, Any]:
-    """Read values for `Settings.of` as a run folder keeps them; consent that an older version has stored is none."""
-    values = toml_file(path, "the settings")
-    refuse_unknown(values, f" in {path}")
-    if values.get("separation") == "private-kmeans":
-        raise RunError(
-            f"{path} is of an older version and NOT PRIVATE, because its run computes a separation from the private "
-            "data; do not publish its output, and start a new run with a number, or none, in another folder"
-        )
-    return {name: value for name, value in values.items() if name not in CONSENTS}
 
 
 def settings_fields() -> tuple[Field[Any], ...]:

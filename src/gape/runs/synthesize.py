@@ -11,12 +11,13 @@ from typing import Any, cast
 import pyarrow as pa
 
 from gape.core.errors import InputError
+from gape.core.types import Samples
 from gape.distributed.cluster import RayModel
 from gape.embedders.cached import CACHED, Cached
 from gape.embedders.watched import watched
 from gape.evolution.last_pass import LastPass
 from gape.language.request import LanguageModel
-from gape.modalities import Records
+from gape.modalities import Modality, Records
 from gape.privacy.noise import Noise
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.electorate import (
@@ -119,14 +120,25 @@ def run_text(
     `embed_texts` has filled, its vectors vote from disk, and with the engine ray the workers of a cluster read the
     texts, vote and write, both with the same result. A refused run leaves its folder as it was. `noise` is for tests.
     """
-    on_disk = SettingsFolder(folder)
-    on_disk.refuse_foreign()
+    return run_in(SettingsFolder(folder), settings, source=source, progress=progress, noise=noise)
+
+
+def run_in(
+    folder: SettingsFolder,
+    settings: Settings,
+    *,
+    source: object = None,
+    progress: Callable[[Progress], None] | None = None,
+    noise: Noise | None = None,
+) -> SyntheticTexts:
+    """Do what `run_text` does, in a folder whose settings may have been read already."""
+    folder.refuse_foreign()
     report = progress or (lambda _: None)
     with engaged(settings, source, lambda: report(_embedding_by_workers(settings))) as private:
-        settings = on_disk.same_run(resolved(settings, private).anchored())
-        if not on_disk.finished:
-            _run(on_disk, settings, private, report, noise)
-    return _published(on_disk)
+        settings = folder.same_run(resolved(settings, private).anchored())
+        if not folder.finished:
+            return _run(folder, settings, private, report, noise)
+    return _published(folder)
 
 
 def resume(
@@ -144,26 +156,36 @@ def resume(
     in every process. Where the folder is from somebody else, everything that reaches outside it must be among them,
     such as base_url and data. Data from memory must be given again as `source`.
     """
-    on_disk = SettingsFolder(folder)
-    _refuse_fixed(on_disk, changes)
-    if on_disk.finished:
-        return _published(on_disk)
+    return resume_in(SettingsFolder(folder), changes, source=source, progress=progress, noise=noise)
+
+
+def resume_in(
+    folder: SettingsFolder,
+    changes: Mapping[str, Any],
+    *,
+    source: object = None,
+    progress: Callable[[Progress], None] | None = None,
+    noise: Noise | None = None,
+) -> SyntheticTexts:
+    """Do what `resume` does, in a folder whose settings may have been read already."""
+    _refuse_fixed(folder, changes)
+    if folder.finished:
+        return _published(folder)
     settings = settings_to_resume(folder, changes, in_memory=source is not None)
-    return run_text(settings, folder, source=source, progress=progress, noise=noise)
+    return run_in(folder, settings, source=source, progress=progress, noise=noise)
 
 
-def settings_to_resume(folder: str | Path, changes: Mapping[str, Any], *, in_memory: bool = False) -> Settings:
+def settings_to_resume(folder: SettingsFolder, changes: Mapping[str, Any], *, in_memory: bool = False) -> Settings:
     """Return the settings to resume a run with: its own, as far as they may be followed, and the changes."""
-    on_disk = SettingsFolder(folder)
     changes = {name: value for name, value in changes.items() if value is not None}
-    _refuse_fixed(on_disk, changes)
+    _refuse_fixed(folder, changes)
     uses: list[Use] = ["generator", "embedder", "ledger", "engine"]
     if not in_memory:
         uses.append("data")
     # Whoever starts a run sets the budget; resuming a run must not raise it.
-    settings = on_disk.agreed(uses, **changes).with_values(budget_epsilon=changes.get("budget_epsilon"))
+    settings = folder.agreed(uses, **changes).with_values(budget_epsilon=changes.get("budget_epsilon"))
     if not in_memory and not settings.data:
-        raise InputError(f"the data of {folder} was in memory; give it again")
+        raise InputError(f"the data of {folder.path} was in memory; give it again")
     return settings
 
 
@@ -183,9 +205,10 @@ def _run(
     private: Private,
     report: Callable[[Progress], None],
     noise: Noise | None,
-) -> None:
+) -> SyntheticTexts:
     """Run what resolved settings say to its end, from wherever the folder is."""
     plan = make_plan(settings)
+    selector = make_selector(settings, plan, units_of(private))
     prices = (settings.prompt_price, settings.completion_price)
     tracker = Tracker(plan, prices, report, writes=writes(settings))
     require_votes_may_leave(settings)
@@ -200,7 +223,7 @@ def _run(
         doing = f"{'embedding' if isinstance(private, Records) else 'opening'} the private {settings.records.nouns}"
         tracker.say(doing)
         if settings.labels is None:
-            rehearse(make_selector(settings, plan, units_of(private)), plan.candidates)
+            rehearse(selector, plan.candidates)
         electorate = make_electorate(
             settings, private, watched(embedder, lambda done, texts: tracker.say(doing, done / texts))
         )
@@ -217,19 +240,21 @@ def _run(
                 make_generator(settings, model, prompts, cached),
                 candidate_embedder(settings, cached),
             )
-            run(
+            state, statement = run(
                 folder.path,
                 plan,
                 generator,
                 comparing,
                 electorate,
-                make_selector(settings, plan, units_of(private)),
+                selector,
                 ledger,
                 noise=noise,
                 progress=tracker.state,
                 modality=settings.records,
                 last_pass=LastPass(generator, comparing, max(plan.scales)) if keeps_distinct(settings) else None,
             )
+    published = pa.table(settings.records.publish(state.synthetic))
+    return _as_texts(settings.records, state.synthetic, statement, published)
 
 
 @contextmanager
@@ -250,7 +275,10 @@ def _embedding_by_workers(settings: Settings) -> Progress:
 
 
 def _published(folder: SettingsFolder) -> SyntheticTexts:
-    record, statement, table = read_finished(folder.path)
-    samples = record.samples(record.last)
+    record, statement, table = read_finished(folder.path, folder.stored)
+    return _as_texts(record.modality, record.samples(record.last), statement, table)
+
+
+def _as_texts(modality: Modality, samples: Samples, statement: PrivacyStatement, table: pa.Table) -> SyntheticTexts:
     labels = samples["label"].tolist() if samples.dtype.names else None
-    return SyntheticTexts(record.modality.lines(samples), labels, statement, table)
+    return SyntheticTexts(modality.lines(samples), labels, statement, table)

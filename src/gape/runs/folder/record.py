@@ -28,7 +28,8 @@ from gape.privacy.accounting import Neighbours, Release, delta_spent, spent
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.folder.layout import Layout, RoundFiles
 from gape.runs.folder.rounds import Begun, Versions, read_begun, read_rewritten, read_samples
-from gape.runs.settings import Settings, read_stored_toml
+from gape.runs.folder.sealed import SealedSettings, read_sealed
+from gape.runs.settings import Settings
 
 EPSILON_TOLERANCE = 1e-6  # relative: `spent` is computed to 1e-8
 
@@ -70,6 +71,12 @@ class RunRecord:
     rounds: tuple[Round, ...]  # those that are done
     statement: PrivacyStatement | None  # none before the end of the run
     published: pa.Table | None  # likewise
+    stored: SealedSettings | None = None  # the file of the settings
+
+    @property
+    def own(self) -> bool:
+        """Whether this user wrote the settings of the run on this machine."""
+        return self.stored is not None and self.stored.own
 
     @property
     def plan(self) -> Plan:
@@ -143,17 +150,22 @@ class RunRecord:
         return members, varied
 
 
-def read_run(path: str | Path) -> RunRecord:
-    """Read a run as far as it has got, and refuse a folder that contradicts itself."""
-    record = read_begun_run(path)
+def read_run(path: str | Path, stored: SealedSettings | None = None) -> RunRecord:
+    """Read a run as far as it has got, and refuse a folder that contradicts itself.
+
+    `stored` are its settings, if they have been read already.
+    """
+    record = read_begun_run(path, stored)
     if record is None:
         raise RunError(f"{path} holds a run that has written nothing yet; wait for its first texts, or resume it")
     return record
 
 
-def read_finished(path: str | Path) -> tuple[RunRecord, PrivacyStatement, pa.Table]:
+def read_finished(
+    path: str | Path, stored: SealedSettings | None = None
+) -> tuple[RunRecord, PrivacyStatement, pa.Table]:
     """Read a run that has published what its last round selected, with its statement and what it published."""
-    record = read_run(path)
+    record = read_run(path, stored)
     if record.statement is None or record.published is None:
         raise RunError(
             f"{path} holds a run that has not finished its {record.plan.rounds} rounds, or whose PRIVACY.txt is not "
@@ -162,14 +174,15 @@ def read_finished(path: str | Path) -> tuple[RunRecord, PrivacyStatement, pa.Tab
     return record, record.statement, record.published
 
 
-def read_begun_run(path: str | Path) -> RunRecord | None:
-    """Read a run as `read_run` does; None where it has written no samples yet."""
+def read_begun_run(path: str | Path, stored: SealedSettings | None = None) -> RunRecord | None:
+    """Read a run as `read_run` does; None if it has not written any samples yet."""
     path = Path(path)
     layout = Layout(path)
     if not layout.is_run and not layout.settings.exists():
         raise RunError(f"{path} is not the folder of a run; name the folder that the run was made in")
     refuse_links(path)
-    settings = read_settings(path)
+    stored = stored or read_sealed(path)
+    settings = None if stored is None else stored.settings
     if not layout.is_run:
         return None
     begun = read_begun(path)
@@ -182,7 +195,7 @@ def read_begun_run(path: str | Path) -> RunRecord | None:
     statement, published = _read_release(
         layout, begun, settings, known, [start, *(round_.samples for round_ in rounds)]
     )
-    return RunRecord(path, begun, settings, known, start, rounds, statement, published)
+    return RunRecord(path, begun, settings, known, start, rounds, statement, published, stored)
 
 
 def _kind(settings: Settings | None, begun: Begun) -> Modality | None:
@@ -190,17 +203,6 @@ def _kind(settings: Settings | None, begun: Begun) -> Modality | None:
     if settings is not None:
         return settings.records
     return None if begun.modality is None else modality(begun.modality)
-
-
-def read_settings(path: str | Path) -> Settings | None:
-    """Read the settings of a run as its folder has them; None where the run was put together in Python."""
-    layout = Layout(Path(path))
-    if not layout.settings.exists():
-        return None
-    values = read_stored_toml(layout.settings)
-    if "schema" in values:
-        values["schema"] = str(layout.schema.absolute())
-    return Settings.of(values)
 
 
 def read_statement(path: Path) -> PrivacyStatement:

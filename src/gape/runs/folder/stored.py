@@ -4,15 +4,13 @@ The ledger of a file lies beside the file, because the budget belongs to the dat
 """
 
 import math
-import re
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from gape._support.files import is_locked, read_bounded, refuse_links, write_atomically
-from gape._support.ownership import is_sealed, seal
+from gape._support.files import is_locked
 from gape.core.copies import repeats
 from gape.core.errors import BudgetError, PrivacyError, RunError
 from gape.core.types import Samples, texts_of
@@ -23,16 +21,13 @@ from gape.privacy.accounting import Release, spent
 from gape.privacy.ledger import Budget, Ledger
 from gape.runs.electorate import Private, text_fingerprint, unit_of
 from gape.runs.folder.layout import Layout
-from gape.runs.folder.record import read_begun_run, read_settings
+from gape.runs.folder.record import RunRecord, read_begun_run, read_run
 from gape.runs.folder.rounds import Begun, Versions, read_begun
+from gape.runs.folder.sealed import SealedSettings, read_sealed, write_sealed
 from gape.runs.reach import OUTSIDE, Use, confined
 from gape.runs.settings import OPERATIONAL, Settings, anchored
 
 LEDGER_SUFFIX = ".gape-ledger.sqlite"
-
-# The last line of the settings, of which TOML reads nothing.
-_SEAL = "# Sealed on this machine by whoever wrote the above: "
-_SEALED = re.compile(rb"(.*\n)" + _SEAL.encode() + rb"([0-9a-f]{64})\n", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -89,25 +84,29 @@ def _run_epsilon(ledger: Ledger, run: str, delta: float) -> float:
 class SettingsFolder:
     """The folder of a run that settings describe, there or yet to be made."""
 
-    def __init__(self, path: str | Path) -> None:
-        """Look at the folder `path`; writes nothing."""
+    def __init__(self, path: str | Path, stored: SealedSettings | None = None) -> None:
+        """Look at the folder `path`; writes nothing. `stored` are its settings, if they have been read already."""
         self.path = Path(path)
         self.layout = Layout(self.path)
+        self._stored = stored
+
+    @property
+    def stored(self) -> SealedSettings | None:
+        """The settings of the run that is there, read once; None if there are none."""
+        if self._stored is None:
+            self._stored = read_sealed(self.path)
+        return self._stored
 
     @property
     def finished(self) -> bool:
         """Whether the run has published what its last round selected; refuses a folder that contradicts itself."""
-        record = read_begun_run(self.path) if self.layout.settings.exists() else None
+        record = None if self.stored is None else read_begun_run(self.path, self.stored)
         return record is not None and record.finished
 
     @property
     def own(self) -> bool:
         """Whether this user wrote the settings on this machine, and nobody has changed them since."""
-        refuse_links(self.path)
-        match = (
-            _SEALED.fullmatch(read_bounded(self.layout.settings).encode()) if self.layout.settings.exists() else None
-        )
-        return match is not None and is_sealed(match[1], match[2].decode())
+        return self.stored is not None and self.stored.own
 
     @property
     def batches(self) -> int:
@@ -116,13 +115,13 @@ class SettingsFolder:
 
     def settings(self) -> Settings:
         """Return the settings of the run that is there, as it has them; to reach outside by them, ask `agreed`."""
-        if not self.layout.settings.exists():
+        if self.stored is None:
             raise RunError(f"{self.path} holds no run of `gape run`; name the folder of one")
-        refuse_links(self.path)
-        settings = read_settings(self.path)
-        if settings is None:
-            raise RunError(f"{self.path} has lost its settings meanwhile; restore them from a copy")
-        return settings
+        return self.stored.settings
+
+    def record(self) -> RunRecord:
+        """Read the run as far as it has got."""
+        return read_run(self.path, self.stored)
 
     def agreed(self, uses: Collection[Use], **given: Any) -> Settings:
         """Return the settings by which a command may reach outside the folder, for what it uses.
@@ -136,13 +135,7 @@ class SettingsFolder:
 
     def write(self, settings: Settings) -> None:
         """Keep the settings, sealed, making the folder if it is not there."""
-        self.layout.internal.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.layout.internal.chmod(0o700)
-        if settings.schema is not None and not self.layout.schema.exists():
-            write_atomically(self.layout.schema, Path(settings.schema).read_bytes())
-        content = settings.as_toml().encode()
-        sealed = seal(content)
-        write_atomically(self.layout.settings, content + (f"{_SEAL}{sealed}\n".encode() if sealed else b""))
+        self._stored = write_sealed(self.layout, settings)
 
     def refuse_foreign(self) -> None:
         """Refuse a folder that holds something else than a run."""
@@ -161,12 +154,12 @@ class SettingsFolder:
 
     def same_run(self, settings: Settings) -> Settings:
         """Return the settings to resume with: these, if the run in the folder was started with the same."""
-        if not self.layout.settings.exists():
+        if self.stored is None:
             return settings
-        stored = self.settings()
+        stored = self.stored.settings
         if settings.topics is None:  # asked of the model in the first part of the run
             settings = settings.with_values(topics=stored.topics)
-        if settings.schema is not None and stored.schema is not None:
+        if settings.schema is not None and stored.schema not in {None, settings.schema}:
             if settings.records.describe() != stored.records.describe():
                 raise RunError(f"{self.path} was started with another schema than {settings.schema}; name a new folder")
             settings = settings.with_values(schema=stored.schema)
@@ -218,8 +211,8 @@ class SettingsFolder:
 
     def status(self, ledger: str | None = None) -> Status:
         """Say how the run stands; `ledger` says where its ledger lies, where the folder cannot be believed."""
-        record = read_begun_run(self.path) if self.layout.settings.exists() else None
         settings = self.settings()
+        record = read_begun_run(self.path, self.stored)
         done = 0 if record is None else record.last
         answers, tokens = stored_tokens(self.layout.answers)
         path = ledger or (self._ledger_path(settings) if self.own else "")
