@@ -1,6 +1,5 @@
 """Each command reads the settings and the schema of a run once."""
 
-import random
 import shutil
 import sys
 from collections import Counter
@@ -22,12 +21,12 @@ most = 100
 choices = ["cat", "dog", "owl"]
 """
 
-_counted: Counter[str] | None = None
+_counting: list[Counter[str]] = []
 
 
 def _note(event: str, arguments: tuple[object, ...]) -> None:
-    if _counted is not None and event == "open" and isinstance(arguments[0], str) and arguments[0].endswith(".toml"):
-        _counted[arguments[0]] += 1
+    if _counting and event == "open" and isinstance(arguments[0], str) and arguments[0].endswith(".toml"):
+        _counting[-1][arguments[0]] += 1
 
 
 sys.addaudithook(_note)  # cannot be removed, but counts only inside `opened`
@@ -36,13 +35,12 @@ sys.addaudithook(_note)  # cannot be removed, but counts only inside `opened`
 @contextmanager
 def opened() -> Iterator[Counter[str]]:
     """Count how often each TOML file is opened, with an empty cache of schemas, as in a new process."""
-    global _counted
     registry._opened.cache_clear()
-    _counted = Counter()
+    _counting.append(Counter())
     try:
-        yield _counted
+        yield _counting[-1]
     finally:
-        _counted = None
+        _counting.pop()
 
 
 def reads(run: Path, *arguments: object) -> tuple[int, int, int]:
@@ -57,8 +55,7 @@ def reads(run: Path, *arguments: object) -> tuple[int, int, int]:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GAPE_STATE", str(tmp_path / "state"))
-    rng = random.Random(0)
-    rows = "".join(f"{rng.randint(0, 100)},{rng.choice(['cat', 'dog', 'owl'])}\n" for _ in range(120))
+    rows = "".join(f"{37 * i % 101},{('cat', 'dog', 'owl')[i % 7 % 3]}\n" for i in range(120))
     (tmp_path / "pets.csv").write_text("age,kind\n" + rows)
     (tmp_path / "pets.toml").write_text(SCHEMA)
     return tmp_path

@@ -6,18 +6,19 @@ The ledger of a file lies beside the file, because the budget belongs to the dat
 import math
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from gape._support.files import is_locked
 from gape.core.copies import repeats
-from gape.core.errors import BudgetError, PrivacyError, RunError
+from gape.core.errors import PrivacyError, RunError
 from gape.core.types import Samples, texts_of
 from gape.evolution.plan import Plan
 from gape.language.spending import Tokens
 from gape.language.stored import stored_tokens
 from gape.privacy.accounting import Release, spent
+from gape.privacy.budget import BudgetRequest, settle_budget
 from gape.privacy.ledger import Budget, Ledger
 from gape.runs.electorate import Private, text_fingerprint, unit_of
 from gape.runs.folder.layout import Layout
@@ -176,53 +177,42 @@ class SettingsFolder:
         return settings
 
     def open_ledger(self, settings: Settings, plan: Plan, private: Private) -> Ledger:
-        """Open or make the ledger of the data, and refuse what it does not allow, before anything is computed."""
-        path = self._ledger_path(settings)
+        """Open or create the ledger of the data, and refuse what it does not allow, before anything is computed."""
+        path, begun = self._ledger_path(settings), self._begun
         if path != ":memory:" and Path(path).parent == self.layout.internal:
             self.write(settings)
-        budget = Budget(settings.budget_epsilon or plan.epsilon, plan.delta, plan.neighbours)
-        if self._run and path != ":memory:" and not Path(path).exists():
+        if begun and path != ":memory:" and not Path(path).exists():
             raise RunError(
                 f"the ledger that {self.path} is charged to is not at {path}; put it back there, or say where it is as "
                 "ledger"
             )
-        ledger = _ledger(path, budget)
+        request = BudgetRequest(Budget(plan.epsilon, plan.delta, plan.neighbours), settings.budget_epsilon)
+        ledger = _ledger(path, request.first)
         with _closed_on_error(ledger):
-            if self._run and not self._is_charged_to(ledger):
+            if begun and begun.ledger != ledger.id:
                 raise RunError(f"{self.path} is charged to another ledger; give the one it was started with")
             try:
                 ledger.bind(lambda salt: text_fingerprint(private, salt), unit_of(private))
             except PrivacyError as error:
                 raise PrivacyError(f"{private.source} has changed, or is read in another way: {error}") from None
-            wanted, open_still = ledger.budget, ledger.provisional
-            if settings.budget_epsilon is not None:
-                wanted = replace(wanted, epsilon=settings.budget_epsilon)
-            elif open_still:  # of an earlier run that came to nothing
-                wanted = replace(budget, neighbours=wanted.neighbours)
-            try:
-                ledger.require(self._run or "", plan.releases, wanted)
-            except BudgetError as error:
-                raise BudgetError(f"{error} by budget_epsilon, which is for all runs on the data together") from None
-            if wanted != ledger.budget or (open_still and settings.budget_epsilon is not None):
-                ledger.change_budget(
-                    epsilon=wanted.epsilon, delta=wanted.delta, provisional=settings.budget_epsilon is None
-                )
+            settle_budget(ledger, request, begun.run if begun else "", plan.releases)
         return ledger
 
     def status(self, ledger: str | None = None) -> Status:
         """Say how the run stands; `ledger` says where its ledger lies, where the folder cannot be believed."""
         settings = self.settings()
         record = read_begun_run(self.path, self.stored)
+        begun = self._begun
         done = 0 if record is None else record.last
         answers, tokens = stored_tokens(self.layout.answers)
         path = ledger or (self._ledger_path(settings) if self.own else "")
         run_epsilon = data_epsilon = budget = None
         if path not in {"", ":memory:"} and Path(path).exists():
             with closing(_ledger(path)) as opened:
-                if not self._begun or self._is_charged_to(opened):
+                if not begun or begun.ledger == opened.id:
                     budget = opened.budget
                     data_epsilon = opened.total(budget.delta)
-                    run_epsilon = _run_epsilon(opened, self._begun.run, budget.delta) if self._begun else 0.0
+                    run_epsilon = _run_epsilon(opened, begun.run, budget.delta) if begun else 0.0
         return Status(
             finished=record is not None and record.finished,
             own=self.own,
@@ -235,7 +225,7 @@ class SettingsFolder:
             epsilon_spent=run_epsilon,
             dataset_epsilon=data_epsilon,
             budget=budget,
-            versions=self._begun.versions if self._begun else [],
+            versions=begun.versions if begun else [],
             lineages=() if record is None else tuple(map(len, record.families)),
             largest=0 if record is None else int(record.families[-1][0]),
             repeating=_repeating(record.samples(record.last)) if record and record.modality.has_words else None,
@@ -245,14 +235,6 @@ class SettingsFolder:
     def _begun(self) -> Begun | None:
         """How the run inside began, once it has."""
         return read_begun(self.path) if self.layout.is_run else None
-
-    @property
-    def _run(self) -> str | None:
-        """The name of the run in the ledger, once it has one."""
-        return self._begun.run if self._begun else None
-
-    def _is_charged_to(self, ledger: Ledger) -> bool:
-        return self._begun is not None and self._begun.ledger == ledger.id
 
     def _ledger_path(self, settings: Settings) -> str:
         if settings.ledger is not None:
