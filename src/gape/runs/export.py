@@ -16,15 +16,10 @@ from gape._support.files import json_bytes, table_bytes, write_atomically
 from gape.core.errors import InputError
 from gape.core.types import Samples
 from gape.privacy.accounting import stated
-from gape.privacy.statement import PrivacyStatement
+from gape.privacy.statement import PrivacyStatement, relation_in_words
 from gape.runs.folder.record import RunRecord, read_finished
 
 Format = Literal["csv", "jsonl", "parquet", "hf"]
-
-_RELATION = {
-    "replace": "replace-one: the private data with one {unit} replaced by another",
-    "add_remove": "add-or-remove-one: the private data with one {unit} more or less",
-}
 
 # A description of a part on the card ends here; the whole is in the settings of the run.
 _LONGEST_DESCRIPTION = 400
@@ -194,7 +189,7 @@ def _guarantee(statement: PrivacyStatement) -> list[str]:
         "Guarantee": "(epsilon, delta)-differential privacy",
         "Epsilon": stated(statement.epsilon),
         "Delta": stated(statement.delta),
-        "Neighbouring data": _RELATION[statement.neighbours].format(unit=unit),
+        "Neighbouring relation": relation_in_words(statement.neighbours, unit, named=True),
         "Unit of privacy": f"one {unit}",
         "Mechanism": "discrete Gaussian noise on the number of votes that each candidate gets, a vote being for the "
         "candidate, or one of the few, nearest in the embedding",
