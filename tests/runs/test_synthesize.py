@@ -117,7 +117,6 @@ class TestFolder:
         [
             ({}, "the number of records is private, and delta would follow from it; give delta"),
             ({"delta": 1e-3, "samples": None}, "and samples would follow from it; give samples"),
-            ({"delta": 1e-3, "selector": "bounded-lipschitz"}, "uses the number of records, which is private"),
         ],
     )
     def test_nothing_follows_from_a_number_of_records_that_is_private(

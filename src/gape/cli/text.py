@@ -21,6 +21,7 @@ from gape.runs.electorate import Here, open_private, refuse_shared_corpus, unit_
 from gape.runs.embedder import make_embedder
 from gape.runs.folder.stored import SettingsFolder, ledger_of
 from gape.runs.generator import describe_writer, make_model, make_prompts, writes
+from gape.runs.method import method_in_words
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.settings import Settings
 from gape.runs.synthesize import SyntheticTexts, resume_in, run_in, settings_to_resume
@@ -111,9 +112,11 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
         "guarantee": f"epsilon {chosen.epsilon:g}, delta {stated(chosen.delta, 3)}, for one {unit} "
         f"({chosen.neighbours})" + (f"; the number of {unit}s is taken as public" * (chosen.neighbours == "replace")),
         "noise": f"sigma {chosen.sigma:.4g} on every vote, in each of {chosen.rounds} rounds",
+        "votes": _votes(chosen, unit),
         what: f"{chosen.samples} samples; {variations} variations of each{kept}: "
         f"{chosen.samples * (variations + int(chosen.keep))} candidates a round",
-        "method": f"{settings.selector}, generator {settings.generator}"
+        "method": str(method_in_words(settings)),
+        "parts": f"generator {settings.generator}"
         + (f" ({settings.variation})" if settings.variation else "")
         + f", embedder {settings.embedder}",
         "work": f"{expected.calls:,} answers, about {expected.prompt_tokens:,} tokens read and "
@@ -134,6 +137,15 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
     console.print()
 
 
+def _votes(chosen: Plan, unit: str) -> str:
+    """Say for how many candidates a record votes, and how many votes a user has."""
+    count = chosen.votes_per_record
+    cast = "each record votes for its nearest candidate"
+    if count > 1:
+        cast = f"each record votes for its {count} nearest candidates"
+    return cast if unit == "record" else f"{cast}; at most {chosen.votes_per_unit} votes per {unit} and round"
+
+
 def _topics(settings: Settings) -> str:
     """Say what the first texts will be about; nothing where no model writes them.
 
@@ -141,7 +153,8 @@ def _topics(settings: Settings) -> str:
     """
     if not writes(settings):
         return ""
-    asked_for = settings.domain is not None and settings.prompts is None and settings.topics is None
+    named = settings.prompts is not None or settings.topics is not None or settings.bare_prompts
+    asked_for = settings.domain is not None and not named
     if asked_for and not (settings.generator == "embedded" and all(part.fetched for part in models_of(settings))):
         return "asked of the model when the run begins; --topics names them beforehand"
     model = make_model(settings, Path()) if asked_for else None

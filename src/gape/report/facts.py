@@ -14,6 +14,7 @@ from gape.report.words import embedder_name
 from gape.runs.folder.layout import Layout
 from gape.runs.folder.record import RunRecord
 from gape.runs.folder.rounds import versions_in_words
+from gape.runs.method import method_in_words
 from gape.runs.settings import Settings
 
 _CLASS = re.compile(r"\b[A-Z]\w+(?=\()")
@@ -194,8 +195,7 @@ def _text_settings(settings: Settings, modality: Modality) -> dict[str, str]:
         "Domain": settings.domain,
         "Topics": None if settings.topics is None else f"{len(settings.topics)}, public",
         "Embedder": modality.compared_by if own else embedder_name(settings.embedder),
-        "Selection": settings.selector,
-        "Threshold": f"{settings.threshold}" if settings.selector == "gape" else None,
+        "Method": str(method_in_words(settings)),
         "Labels": None if settings.labels is None else ", ".join(settings.labels),
     }
     return {name: value for name, value in terms.items() if value}

@@ -18,6 +18,7 @@ from gape.core.types import Samples
 from gape.privacy.accounting import stated
 from gape.privacy.statement import PrivacyStatement, relation_in_words
 from gape.runs.folder.record import RunRecord, read_finished
+from gape.runs.method import method_in_words
 
 Format = Literal["csv", "jsonl", "parquet", "hf"]
 
@@ -214,6 +215,8 @@ def _public(record: RunRecord, statement: PrivacyStatement) -> str:
         f"The embedder: `{embedder}`",
         f"The selection rule: `{selector}`",
     ]
+    if record.settings is not None:
+        lines.append(f"The method: {method_in_words(record.settings)}")
     return "\n".join(f"- {line}" for line in lines)
 
 

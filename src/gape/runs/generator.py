@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -90,15 +90,18 @@ def make_prompts(settings: Settings, model: LanguageModel | None, embedder: Embe
         prompts = load(settings.prompts)
     else:
         prompts = generic(settings.domain or load("generic").domain)
+    if settings.domain is not None:
+        prompts = replace(prompts, domain=settings.domain)
+    if settings.words is not None:
+        prompts = replace(prompts, words=settings.words)
+    if settings.bare_prompts:
+        return prompts.bare()
     topics = settings.topics
     if topics is None and model is not None and settings.domain is not None and settings.prompts is None:
         wanted = min(max(settings.initial or 0, _TOPICS[0]), _TOPICS[1])
         rng = np.random.default_rng([settings.seed, *b"topics"])
         topics = topics_from_model(model, settings.domain, wanted, rng, embedder)
-    if settings.domain is not None:
-        prompts = replace(prompts, domain=settings.domain)
-    prompts = prompts.with_topics(topics) if topics else prompts
-    return prompts if settings.words is None else replace(prompts, words=settings.words)
+    return prompts.with_topics(topics) if topics else prompts
 
 
 def make_generator(
@@ -115,8 +118,7 @@ def make_generator(
         known = cast(LanguageModel, model)
         if settings.variation == "resample":
             return ResampledText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
-        by = cast(Literal["rephrase", "fill"], settings.variation)
-        return PromptedText(known, prompts, by=by, temperature=settings.temperature, distinct=settings.distinct)
+        return PromptedText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
 
     if settings.labels is None:
         return writer(prompts)
@@ -131,7 +133,7 @@ def describe_writer(settings: Settings) -> WritingFigures:
     return WritingFigures(
         words=words,
         rewritten=sum(scales) / len(scales) if settings.variation == "resample" else 1.0,
-        reads_sample=settings.variation in {"rephrase", "fill"},
+        reads_sample=settings.variation == "rephrase",
         model=writes(settings),
         samples_per_second=settings.records.per_second,
         tokens_per_second=TOKENS_PER_SECOND_PER_CORE * cores() if kind == "embedded" else None,

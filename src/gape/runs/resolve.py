@@ -22,7 +22,6 @@ from gape.voting.store import VectorFolder
 VARIATIONS: dict[str, tuple[tuple[float, ...], int]] = {
     "resample": ((0.6, 0.6, 0.6, 0.6, 0.9, 0.9, 0.9), 1),
     "rephrase": ((1.0,), 7),
-    "fill": ((0.5,), 7),
     "corpus": ((0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), 1),
 }
 
@@ -74,11 +73,6 @@ def _refuse_what_counts(settings: Settings) -> None:
                 f"under neighbours add_remove the number of records is private, and {name} would follow from it; give "
                 f"{name}, {example} for instance, or use neighbours replace"
             )
-    if settings.selector == "bounded-lipschitz":
-        raise InputError(
-            "the selector bounded-lipschitz uses the number of records, which is private under neighbours add_remove; "
-            "use neighbours replace, or another selector"
-        )
 
 
 def _votes_per_record(settings: Settings, units: int) -> int:
@@ -116,8 +110,7 @@ def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], in
         _check_corpus(settings)
     if kind == "openai" and variation == "resample":
         raise InputError(
-            "variation 'resample' needs a model that goes on from an opening, and a chat service does not; use "
-            "'rephrase' or 'fill'"
+            "variation 'resample' needs a model that can continue an opening, and a chat service cannot; use 'rephrase'"
         )
     if kind == settings.modality:
         scales, copies = settings.records.scales, 1

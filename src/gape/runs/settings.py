@@ -1,6 +1,5 @@
 """Every choice of a run, as plain values: what the command line's flags, a TOML file and Python all set."""
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
@@ -14,28 +13,25 @@ from gape.privacy.accounting import Neighbours
 
 T = TypeVar("T")
 
-# As their authors run them: 7 rephrasings of every sample, m = 2,000, T = 10, a start of 2m. AugPE keeps the selected
-# among the candidates, SubsamplePE does not. What is not listed is as for GAPE, so that comparisons are fair.
+# Three methods as published: 7 rephrasings of each sample, m = 2,000, T = 10, a start of 2m. SubsamplePE alone does not
+# keep the selected samples among the candidates. What is not listed is as for gape, the default of this package.
+_PUBLISHED: Mapping[str, Any] = {"samples": 2000, "rounds": 10, "variation": "rephrase", "distinct": False}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "gape": {},
-    "augpe": {"selector": "ranking", "samples": 2000, "rounds": 10, "variation": "rephrase", "distinct": False},
-    "subsamplepe": {
-        "selector": "subsampling",
-        "samples": 2000,
-        "rounds": 10,
-        "variation": "rephrase",
-        "keep": False,
-        "distinct": False,
-    },
+    "gape-paper": {**_PUBLISHED, "selector": "gape-paper", "bare_prompts": True},
+    "augpe": {**_PUBLISHED, "selector": "ranking"},
+    "subsamplepe": {**_PUBLISHED, "selector": "subsampling", "keep": False},
 }
-START = {"gape": 1, "augpe": 2, "subsamplepe": 2}  # the size of S(0), in multiples of m
+START = {"gape": 1, "gape-paper": 2, "augpe": 2, "subsamplepe": 2}  # the size of S(0), in multiples of m
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "neighbours": get_args(Neighbours),
     "preset": tuple(PRESETS),
-    "variation": ("resample", "rephrase", "fill"),
-    "selector": ("gape", "ranking", "subsampling", "kmedoids", "bounded-lipschitz"),
+    "variation": ("resample", "rephrase"),
+    "selector": ("gape", "gape-paper", "ranking", "subsampling"),
 }
+# Settings of earlier versions that are left to Python, with the value that the default rule still has.
+RETIRED: Mapping[str, Any] = {"threshold": "auto", "signed": False}
 LOCAL, RAY = "local", "ray"
 ENGINES = (LOCAL, RAY, f"{RAY}:ADDRESS")
 
@@ -95,8 +91,8 @@ class Settings:
     votes_per_record: int | None = _said(
         None,
         "Privacy",
-        "Number of nearest candidates each record votes for. Noise grows with its square root. Defaults to 1; for GAPE "
-        "with threshold auto and a model that writes, to between 2 and 64, more where there is more noise.",
+        "Number of nearest candidates each record votes for. Noise grows with its square root. Defaults to 1; with the "
+        "selector gape and a generator that writes, to between 2 and 64, more if there is more noise.",
     )
     votes_per_unit: int | None = _said(None, "Privacy", "Most votes of one user in a round; by default of one record.")
     ledger: str | None = _said(None, "Privacy", "File of what the data has spent. Defaults to DATA.gape-ledger.sqlite.")
@@ -104,7 +100,12 @@ class Settings:
         None, "Privacy", "What all runs on the data may spend together; by default what its first run needs."
     )
 
-    preset: str = _said("gape", "Evolution", "A method as its authors run it; whatever else is set overrides it.")
+    preset: str = _said(
+        "gape",
+        "Evolution",
+        "Method, with its settings; other flags override them. gape is this package's variant of the paper's GAPE; "
+        "gape-paper, augpe and subsamplepe are the published methods.",
+    )
     samples: int | None = _said(None, "Evolution", "Texts to make (m); by default as many as the votes can tell apart.")
     rounds: int = _said(6, "Evolution", "How often to vote (T); for tables 20.")
     initial: int | None = _said(
@@ -134,6 +135,11 @@ class Settings:
     )
     words: int | None = _said(None, "Generator", "About how long a text is.")
     prompts: str | None = _said(None, "Generator", "Prompts: forum, generic, pubmed, reddit, yelp, or a TOML file.")
+    bare_prompts: bool = _said(
+        default=False,
+        group="Generator",
+        text="Use the prompts as the paper does: without topic and opening, and with samples not in quotes.",
+    )
     temperature: float = _said(
         1.0, "Generator", "Sampling temperature. Ignored where the variation scale already sets it."
     )
@@ -168,25 +174,17 @@ class Settings:
         text="The owner of the data agrees that every private text is sent to the embedding service. Never stored.",
     )
 
-    selector: str = _said("gape", "Selection", "Which rule picks the survivors.")
+    selector: str = _said(
+        "gape",
+        "Selection",
+        "Selection rule: gape (a variant of the paper's, for practical sizes), gape-paper (Algorithms 4 and 5 as "
+        "printed), ranking (AugPE) or subsampling (SubsamplePE).",
+    )
     separation: float | None = _said(
         None,
         "Selection",
-        "GAPE's R, which truncates distances at R/3. By default there is none: embeddings are at most 2 apart, and the "
-        "paper's rule gives an R/3 beyond that, so it truncates nothing either.",
-    )
-    threshold: float | str = _said(
-        "auto",
-        "Selection",
-        "Noisy votes that GAPE asks of a survivor: a number of sigmas, paper (Algorithm 4), or auto: one sigma, lowered"
-        " until 2m candidates qualify. With auto, half of the survivors are found by local search, and the others have "
-        "the most votes near each of these; in a corpus votes are estimated first, and all survivors are searched for.",
-    )
-    signed: bool = _said(
-        default=False,
-        group="Selection",
-        text="Let negative noisy votes cancel positive ones near them, as the paper's objective has it; without, they "
-        "count as zero, which came nearer to the data under much noise.",
+        "The paper's R: distances are truncated at R/3. Required by gape-paper; compute it on public data "
+        "(gape.paper_separation). For gape there is none by default.",
     )
     distinct: bool = _said(
         default=True,
@@ -220,7 +218,7 @@ class Settings:
             object.__setattr__(self, "modality", usual_modality(self.schema))
         self._check_modality()
         self._check_numbers()
-        self._check_threshold()
+        self._check_paper()
         self._check_engine()
 
     @property
@@ -307,17 +305,14 @@ class Settings:
         if self.label is None and (self.labels is not None or self.labels_are_public):
             raise InputError("labels are given but no column for them; name it as label")
 
-    def _check_threshold(self) -> None:
-        if self.threshold in {"auto", "paper"}:
-            return
-        try:
-            sigmas = float(self.threshold)
-        except ValueError:
-            sigmas = math.nan
-        if not 0 <= sigmas < math.inf:
-            said = f"threshold must be auto, paper or a number of sigmas, at least 0, got {brief(self.threshold)}"
-            raise InputError(said)
-        object.__setattr__(self, "threshold", sigmas)
+    def _check_paper(self) -> None:
+        if self.selector == "gape-paper" and self.separation is None:
+            raise InputError(
+                "gape-paper needs separation, the paper's R; compute it on public data of the same kind with "
+                "gape.paper_separation(points, samples), never on the private data, and give it as separation"
+            )
+        if self.bare_prompts and self.topics is not None:
+            raise InputError("topics are given, and with bare_prompts no prompt names a topic; leave out one of them")
 
     def _check_engine(self) -> None:
         kind, colon, address = self.engine.partition(":")
@@ -367,6 +362,10 @@ def refuse_unknown(values: Mapping[str, Any], where: str = "") -> None:
     """Refuse names that are no settings, naming the nearest that is one."""
     known = [each.name for each in fields(Settings)]
     for name in values:
+        if name in RETIRED:
+            raise InputError(
+                f"{name}{where} is no longer a setting; remove it, or construct gape.Gape in Python for another rule"
+            )
         if name not in known:
             raise InputError(f"there is no setting {brief(name)}{where}; did you mean {nearest_name(name, known)!r}?")
 

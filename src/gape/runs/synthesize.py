@@ -25,7 +25,6 @@ from gape.runs.electorate import (
     make_electorate,
     refuse_shared_corpus,
     require_embedder,
-    units_of,
 )
 from gape.runs.embedder import candidate_embedder, make_embedder
 from gape.runs.engine import engaged, workers_of
@@ -208,7 +207,7 @@ def _run(
 ) -> SyntheticTexts:
     """Run what resolved settings say to its end, from wherever the folder is."""
     plan = make_plan(settings)
-    selector = make_selector(settings, plan, units_of(private))
+    selector = make_selector(settings, plan)
     prices = (settings.prompt_price, settings.completion_price)
     tracker = Tracker(plan, prices, report, writes=writes(settings))
     require_votes_may_leave(settings)
@@ -230,10 +229,11 @@ def _run(
         folder.write(settings)
         listener = Listener(tracker.answered, tracker.asked)
         with remembering(bare, folder.layout.answers, listener) as model:
-            if settings.domain is not None and settings.topics is None:
+            asks_topics = settings.domain is not None and settings.topics is None and not settings.bare_prompts
+            if asks_topics:
                 tracker.say("choosing topics")
             prompts = make_prompts(settings, model, cached)
-            if model is not None:
+            if model is not None and not settings.bare_prompts:
                 folder.write(settings.with_values(topics=prompts.rules.get("topic")))  # a resumed run has the same
             tracker.begin(folder.batches)
             generator, comparing = (

@@ -101,7 +101,7 @@ class TestTexts:
         for name, value in {"epsilon": 1.0, "selector": "ranking", "ledger": "x", "budget_epsilon": 2.0}.items():
             with pytest.raises(InputError, match="a comparison"):
                 compare_texts(settings.with_values(**{name: value}), tmp_path / "out")
-        with pytest.raises(InputError, match="methods must be among gape, augpe"):
+        with pytest.raises(InputError, match="methods must be among gape, gape-paper, augpe"):
             compare_texts(settings, tmp_path / "out", methods=["best"])
         assert not (tmp_path / "out").exists()
 

@@ -27,8 +27,7 @@ LABELS = {
     "subsamplepe": "SubsamplePE",
     "ranking": "Ranking",
     "subsampling": "Subsampling",
-    "kmedoids": "K-medoids",
-    "bounded-lipschitz": "Bounded-Lipschitz",
+    "gape-paper": "GAPE, paper",
 }
 _CONFIDENCE = 0.95
 _REPETITION = [each.name for each in fields(Repetition)]

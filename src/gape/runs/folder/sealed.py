@@ -11,14 +11,17 @@ from typing import Any
 
 from gape._support.files import refuse_links, write_atomically
 from gape._support.ownership import is_sealed, seal
-from gape._support.values import parse_toml, toml_bytes
+from gape._support.values import brief, parse_toml, toml_bytes
 from gape.core.errors import RunError
 from gape.runs.folder.layout import Layout
-from gape.runs.settings import CONSENTS, Settings, refuse_unknown
+from gape.runs.settings import CONSENTS, RETIRED, Settings, refuse_unknown
 
 # The last line of the file, which is a comment for TOML.
 _SEAL = "# Sealed on this machine by whoever wrote the above: "
 _SEALED = re.compile(rb"(.*\n)" + _SEAL.encode() + rb"([0-9a-f]{64})\n", re.DOTALL)
+
+# Options of earlier versions that are left to Python.
+_RETIRED_OPTIONS = {"variation": ("fill",), "selector": ("kmedoids", "bounded-lipschitz")}
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ def write_sealed(layout: Layout, settings: Settings) -> SealedSettings:
 
 def _followed(values: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return the stored values that may be followed: without consent, which a file cannot give."""
+    _refuse_retired(values, path)
+    values = {name: value for name, value in values.items() if name not in RETIRED}
     refuse_unknown(values, f" in {path}")
     if values.get("separation") == "private-kmeans":
         raise RunError(
@@ -74,3 +79,15 @@ def _followed(values: dict[str, Any], path: Path) -> dict[str, Any]:
             "data; do not publish its output, and start a new run with a number, or none, in another folder"
         )
     return {name: value for name, value in values.items() if name not in CONSENTS}
+
+
+def _refuse_retired(values: dict[str, Any], path: Path) -> None:
+    """Refuse a run of an earlier version whose rule the settings can no longer name."""
+    retired = [name for name, value in RETIRED.items() if values.get(name, value) != value]
+    retired += [name for name, options in _RETIRED_OPTIONS.items() if values.get(name) in options]
+    if retired:
+        name = retired[0]
+        raise RunError(
+            f"{path} is of an earlier version and has {name} {brief(values[name])}, which is left to Python now; use "
+            "the version that started the run, or start a new run in another folder"
+        )
