@@ -77,7 +77,7 @@ def test_numbers_become_plain_ones() -> None:
         ({"engine": "ray:"}, "engine must be one of"),
         ({"engine": "local:here"}, "engine must be one of"),
         ({"workers": 0}, "workers must be at least 1"),
-        ({"engine": "ray", "label": "a", "labels_are_public": True}, "read by the workers alone; list the labels"),
+        ({"engine": "ray", "label": "a", "labels_are_public": True}, "only the workers read the data; list the"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(values: dict[str, Any], message: str) -> None:

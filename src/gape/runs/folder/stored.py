@@ -25,8 +25,9 @@ from gape.runs.folder.layout import Layout
 from gape.runs.folder.record import RunRecord, read_begun_run, read_run
 from gape.runs.folder.rounds import Begun, Versions, read_begun
 from gape.runs.folder.sealed import SealedSettings, read_sealed, write_sealed
+from gape.runs.paths import anchored
 from gape.runs.reach import OUTSIDE, Use, confined
-from gape.runs.settings import OPERATIONAL, Settings, anchored
+from gape.runs.settings import OPERATIONAL, Settings
 
 LEDGER_SUFFIX = ".gape-ledger.sqlite"
 
