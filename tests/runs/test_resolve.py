@@ -132,7 +132,7 @@ class TestResolved:
 
     def test_labels_are_private_unless_said_otherwise(self) -> None:
         data = records(label="stars")
-        with pytest.raises(InputError, match="which labels occur is private too"):
+        with pytest.raises(InputError, match="which labels occur is private"):
             resolved(Settings.of({"epsilon": 1, "label": "stars"}), data)
         public = resolved(Settings.of({"epsilon": 1, "label": "stars", "labels_are_public": True}), data)
         assert public.labels == ("low", "mid")

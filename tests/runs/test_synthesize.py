@@ -178,7 +178,7 @@ class TestFolder:
         (data.parent / "link.csv").symlink_to(data)
         for name in ("reviews.csv", "link.csv"):
             chosen = replace(by_corpus(data), generator=f"corpus:{data.parent / name}", corpus_text="review")
-            with pytest.raises(PrivacyError, match="is the private data, and a corpus is published as it is"):
+            with pytest.raises(PrivacyError, match="is the private data, and a corpus is published unchanged"):
                 run_text(chosen, data.parent / "run")
         assert not (data.parent / "run").exists()
 
@@ -208,7 +208,7 @@ class TestFolder:
         with pytest.raises(KeyboardInterrupt):
             run_text(by_corpus(data), folder, progress=stop)
         before, kept = SettingsFolder(folder).settings(), SettingsFolder(folder).status()
-        with pytest.raises(RunError, match=r"is not at .*nope.sqlite; put it back there"):
+        with pytest.raises(RunError, match=r"is not at .*nope.sqlite; restore it"):
             resume(folder, ledger=str(data.parent / "nope.sqlite"))
         assert not (data.parent / "nope.sqlite").exists()
         other = write_csv(data.parent / "other.csv", private_rows(50))
@@ -317,7 +317,7 @@ class TestFolder:
         assert resumed.exit_code == 0
         notes = [line for line in resumed.stderr.splitlines() if line.startswith("note: ")]
         assert len(notes) == 1
-        assert f"{folder} was made by gape 0.0.9, tokenizers 0.1.0 so far and goes on with gape " in notes[0]
+        assert f"{folder} was made with gape 0.0.9, tokenizers 0.1.0 so far and is resumed with gape " in notes[0]
         assert "Warning" not in resumed.stderr
         status = " ".join(command.gape("status", folder).stdout.split())
         assert re.search(r"versions gape 0\.0\.9, .*; from round \d on gape .*, tokenizers ", status)

@@ -1,4 +1,4 @@
-"""Synthetic texts from private ones: in one call, or in a folder that can be resumed."""
+"""Synthetic records from private ones: in one call, or in a folder from which the run can be resumed."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -51,9 +51,9 @@ from gape.selection.rehearsal import rehearse
 
 @dataclass(frozen=True)
 class SyntheticTexts:
-    """Synthetic records that may be published under their statement, each with its label where there are labels.
+    """Synthetic records that may be published under their statement, with their labels if there are any.
 
-    Records that are not texts are written as text for people to read; `table` has them as they are published.
+    Records other than texts are shown as text; `table` contains them as they are published.
     """
 
     texts: list[str]
@@ -82,15 +82,15 @@ def synthesize(
     progress: Callable[[Progress], None] | None = None,
     **settings: Any,
 ) -> SyntheticTexts:
-    """Make synthetic texts that are (epsilon, delta)-differentially private for every record of `texts`, or user.
+    """Make synthetic texts that are (epsilon, delta)-differentially private for each record, or user, of `texts`.
 
-    `texts` is a path, a list of texts, a frame, or whatever else `load_texts` reads, or the path of a folder that
-    `embed_texts` has filled; `settings` are those of `Settings`. With a `folder` the run can be resumed by the same
-    call; without, it leaves nothing behind.
+    `texts` is a path, a list of texts, a frame, anything else that `load_texts` reads, or the path of a folder that
+    `embed_texts` has filled. `settings` are those of `Settings`. With a `folder` the same call resumes the run; without
+    one, nothing is left on disk.
 
-    What is spent is remembered in a ledger: that of `ledger`, else one beside a file of texts, else, for data in
-    memory, one in the folder. Data in memory without a folder has none: calls do not know what earlier ones have spent,
-    and it adds up all the same.
+    A ledger records what is spent: the file `ledger`, or else a file beside the data, or else, for data in memory, one
+    in the folder. Data in memory without a folder has no ledger. Such calls do not know what earlier ones have spent,
+    but their costs add up nevertheless.
     """
     is_path = isinstance(texts, str | Path)
     values = {"epsilon": epsilon, "samples": samples, "data": str(texts) if is_path else None}
@@ -112,12 +112,12 @@ def run_text(
     progress: Callable[[Progress], None] | None = None,
     noise: Noise | None = None,
 ) -> SyntheticTexts:
-    """Run text synthesis in a folder, or resume the run that is there, and return what it publishes.
+    """Run synthesis in a folder, or resume the run in it, and return what it publishes.
 
-    The private texts are read from `source` or from the file of the settings, embedded once, in memory, and nothing of
-    them is written or sent anywhere but to an embedder that may see them. If the settings name a folder that
-    `embed_texts` has filled, its vectors vote from disk, and with the engine ray the workers of a cluster read the
-    texts, vote and write, both with the same result. A refused run leaves its folder as it was. `noise` is for tests.
+    The private records are read from `source` or from the file of the settings and embedded once, in memory. Nothing of
+    them is written, or sent anywhere except to an embedder that may see them. If the settings name a folder that
+    `embed_texts` has filled, its vectors vote from disk. With the engine ray, the workers of a cluster read, vote and
+    write. Both give the same result. A refused run leaves its folder unchanged. `noise` is for tests.
     """
     return run_in(SettingsFolder(folder), settings, source=source, progress=progress, noise=noise)
 
@@ -130,7 +130,7 @@ def run_in(
     progress: Callable[[Progress], None] | None = None,
     noise: Noise | None = None,
 ) -> SyntheticTexts:
-    """Do what `run_text` does, in a folder whose settings may have been read already."""
+    """Do what `run_text` does in a folder that is open already."""
     folder.refuse_foreign()
     report = progress or (lambda _: None)
     with engaged(settings, source, lambda: report(_embedding_by_workers(settings))) as private:
@@ -148,12 +148,12 @@ def resume(
     noise: Noise | None = None,
     **changes: Any,
 ) -> SyntheticTexts:
-    """Go on with the run of a folder, by its own settings, and return what it publishes.
+    """Resume the run of a folder with its own settings, and return what it publishes.
 
-    No stored answer is asked for again and no round is paid for twice. `changes` are settings that may differ between
-    the parts of a run, such as caps, keys, the engine and where the data lies. Consent must be given again
-    in every process. Where the folder is from somebody else, everything that reaches outside it must be among them,
-    such as base_url and data. Data from memory must be given again as `source`.
+    No stored answer is asked for again, and no round is paid for twice. `changes` are settings that may differ when a
+    run is resumed, such as caps, keys, the engine and the path of the data. Consent must be given again in each
+    process. If the folder is from somebody else, everything that reaches outside it must be given, such as base_url and
+    data. Data that was in memory must be given again as `source`.
     """
     return resume_in(SettingsFolder(folder), changes, source=source, progress=progress, noise=noise)
 
@@ -166,7 +166,7 @@ def resume_in(
     progress: Callable[[Progress], None] | None = None,
     noise: Noise | None = None,
 ) -> SyntheticTexts:
-    """Do what `resume` does, in a folder whose settings may have been read already."""
+    """Do what `resume` does in a folder that is open already."""
     _refuse_fixed(folder, changes)
     if folder.finished:
         return _published(folder)
@@ -175,7 +175,7 @@ def resume_in(
 
 
 def settings_to_resume(folder: SettingsFolder, changes: Mapping[str, Any], *, in_memory: bool = False) -> Settings:
-    """Return the settings to resume a run with: its own, as far as they may be followed, and the changes."""
+    """Return the settings to resume a run with: its own, as far as they can be trusted, and the changes."""
     changes = {name: value for name, value in changes.items() if value is not None}
     _refuse_fixed(folder, changes)
     uses: list[Use] = ["generator", "embedder", "ledger", "engine"]
@@ -189,7 +189,7 @@ def settings_to_resume(folder: SettingsFolder, changes: Mapping[str, Any], *, in
 
 
 def _refuse_fixed(folder: SettingsFolder, changes: Mapping[str, Any]) -> None:
-    """Refuse to change what must be the same in all parts of a run."""
+    """Refuse changes of settings that must stay the same within a run."""
     stored = folder.settings()
     allowed = OPERATIONAL if folder.own else OPERATIONAL | set(OUTSIDE)
     given = {name for name, value in changes.items() if value is not None}
@@ -205,7 +205,7 @@ def _run(
     report: Callable[[Progress], None],
     noise: Noise | None,
 ) -> SyntheticTexts:
-    """Run what resolved settings say to its end, from wherever the folder is."""
+    """Run resolved settings to the end, from the current state of the folder."""
     plan = make_plan(settings)
     selector = make_selector(settings, plan)
     prices = (settings.prompt_price, settings.completion_price)
@@ -218,7 +218,7 @@ def _run(
         _writer(settings, folder.layout.answers) as bare,
         closing(folder.open_ledger(settings, plan, private)) as ledger,
     ):
-        cached = Cached(embedder, max(CACHED, plan.candidates))  # of public texts alone
+        cached = Cached(embedder, max(CACHED, plan.candidates))  # only for public texts
         doing = f"{'embedding' if isinstance(private, Records) else 'opening'} the private {settings.records.nouns}"
         tracker.say(doing)
         if settings.labels is None:
@@ -234,7 +234,7 @@ def _run(
                 tracker.say("choosing topics")
             prompts = make_prompts(settings, model, cached)
             if model is not None and not settings.bare_prompts:
-                folder.write(settings.with_values(topics=prompts.rules.get("topic")))  # a resumed run has the same
+                folder.write(settings.with_values(topics=prompts.rules.get("topic")))  # for a resumed run
             tracker.begin(folder.batches)
             generator, comparing = (
                 make_generator(settings, model, prompts, cached),
@@ -259,7 +259,7 @@ def _run(
 
 @contextmanager
 def _writer(settings: Settings, answers: Path) -> Iterator[LanguageModel | None]:
-    """Give the language model: with Ray a copy on every worker, unless it is a service, or a corpus writes."""
+    """Yield the language model: with Ray a copy on each worker, unless it is a service or no model writes."""
     make = partial(make_model, settings, answers)
     if not settings.on_ray or generator_kind(settings) == "openai" or not writes(settings):
         yield make()
@@ -269,7 +269,7 @@ def _writer(settings: Settings, answers: Path) -> Iterator[LanguageModel | None]
 
 
 def _embedding_by_workers(settings: Settings) -> Progress:
-    """Say what is being done while nobody knows yet how much there is to do."""
+    """Return the progress while the amount of work is not known yet."""
     doing = "workers read and embed the private texts"
     return Progress(doing, round=0, rounds=settings.rounds, written=0, texts=0, asked=0, tokens=0, cost=0.0)
 

@@ -1,6 +1,6 @@
-"""The settings of a run on disk, who wrote them, and what they allow; and the ledger that the run is charged to.
+"""A run folder with settings: what they allow, how the run stands, and the ledger that it is charged to.
 
-The ledger of a file lies beside the file, because the budget belongs to the data and not to a run.
+The ledger of a file is beside the file, because the budget belongs to the data and not to a run.
 """
 
 import math
@@ -34,30 +34,28 @@ LEDGER_SUFFIX = ".gape-ledger.sqlite"
 
 @dataclass(frozen=True)
 class Status:
-    """How a run stands."""
+    """The status of a run."""
 
     finished: bool
-    own: bool  # its settings were written by this user on this machine
-    running: bool  # in some process, now
+    own: bool  # this user wrote its settings on this machine
+    running: bool  # a process is working on it now
     rounds_done: int
     rounds: int
-    voting: bool  # the candidates of the next round are there
+    voting: bool  # the candidates of the next round are written
     answers: int  # of the language model, stored
     tokens: Tokens
-    epsilon_spent: float | None  # by this run; None where its ledger is not there, or a stranger says where it is
+    epsilon_spent: float | None  # by this run; None if its ledger is missing, or its path cannot be trusted
     dataset_epsilon: float | None  # by all runs on the data
     budget: Budget | None
-    versions: list[Versions]  # that made it; none before its first text, or where they were not kept
-    lineages: tuple[int, ...]  # of the start and of each round: how many members of the start have descendants
-    largest: int  # samples of the largest lineage
-    repeating: (
-        float | None
-    )  # share of the last texts that have 8 words in a row in common with another; None where they have no words
+    versions: list[Versions]  # that made it; empty before its first text, or if they were not recorded
+    lineages: tuple[int, ...]  # for the start and each round: the number of initial samples that have descendants
+    largest: int  # number of samples in the largest lineage
+    repeating: float | None  # share of the last texts that repeat 8 words of another; None if they are not texts
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How the data stands with its ledger."""
+    """The budget of a dataset, and what is spent of it."""
 
     budget: Budget
     releases: tuple[Release, ...]
@@ -69,7 +67,7 @@ class Standing:
 
 
 def ledger_of(settings: Settings) -> Standing | None:
-    """Look into the ledger of the data that settings name; None if there is none yet."""
+    """Read the ledger of the data that settings name; None if there is none yet."""
     settings = settings.anchored()
     path = settings.ledger or settings.data + LEDGER_SUFFIX
     if path == ":memory:" or not Path(path).exists():
@@ -79,29 +77,29 @@ def ledger_of(settings: Settings) -> Standing | None:
 
 
 def _run_epsilon(ledger: Ledger, run: str, delta: float) -> float:
-    """What a run has spent; infinite where its releases have no guarantee."""
+    """Return what a run has spent; infinite if its releases have no guarantee."""
     return spent(ledger.releases(run), delta) if ledger.secure(run) else math.inf
 
 
 class SettingsFolder:
-    """The folder of a run that settings describe, there or yet to be made."""
+    """The folder of a run with settings, existing or new."""
 
     def __init__(self, path: str | Path, stored: SealedSettings | None = None) -> None:
-        """Look at the folder `path`; writes nothing. `stored` are its settings, if they have been read already."""
+        """Use the folder `path`, without writing anything. `stored` are its settings, if they were read already."""
         self.path = Path(path)
         self.layout = Layout(self.path)
         self._stored = stored
 
     @property
     def stored(self) -> SealedSettings | None:
-        """The settings of the run that is there, read once; None if there are none."""
+        """The settings of the run in the folder, read once; None if there are none."""
         if self._stored is None:
             self._stored = read_sealed(self.path)
         return self._stored
 
     @property
     def finished(self) -> bool:
-        """Whether the run has published what its last round selected; refuses a folder that contradicts itself."""
+        """Whether the run has published its result. Refuses a folder that contradicts itself."""
         record = None if self.stored is None else read_begun_run(self.path, self.stored)
         return record is not None and record.finished
 
@@ -112,35 +110,35 @@ class SettingsFolder:
 
     @property
     def batches(self) -> int:
-        """How often texts were written: for the start, and for each round."""
+        """The number of batches of texts written: the start, and one per round."""
         return self.layout.written()
 
     def settings(self) -> Settings:
-        """Return the settings of the run that is there, as it has them; to reach outside by them, ask `agreed`."""
+        """Return the settings of the run in the folder. Use `agreed` before they reach outside it."""
         if self.stored is None:
             raise RunError(f"{self.path} holds no run of `gape run`; name the folder of one")
         return self.stored.settings
 
     def record(self) -> RunRecord:
-        """Read the run as far as it has got."""
+        """Read the run, finished or not."""
         return read_run(self.path, self.stored)
 
     def agreed(self, uses: Collection[Use], **given: Any) -> Settings:
-        """Return the settings by which a command may reach outside the folder, for what it uses.
+        """Return the settings with which a command may reach outside the folder, for the parts it uses.
 
-        Values that are given override those of the folder. Where this user did not write the folder on this machine,
-        everything that reaches outside must be given.
+        Given values override those of the folder. If this user did not write the folder on this machine, everything
+        that reaches outside must be given.
         """
         stored = self.settings()
         given = {name: anchored(name, value) for name, value in given.items() if value is not None}
         return stored.with_values(**given) if self.own else confined(self.path, stored, given, uses)
 
     def write(self, settings: Settings) -> None:
-        """Keep the settings, sealed, making the folder if it is not there."""
+        """Store the settings with their seal. Creates the folder if necessary."""
         self._stored = write_sealed(self.layout, settings)
 
     def refuse_foreign(self) -> None:
-        """Refuse a folder that holds something else than a run."""
+        """Refuse a folder with other content than a run."""
         try:
             occupied = self.path.exists() and (not self.path.is_dir() or any(map(self._foreign, self.path.iterdir())))
         except OSError as error:
@@ -149,31 +147,31 @@ class SettingsFolder:
             raise RunError(f"{self.path} exists and is not the folder of a run; name a new folder")
 
     def _foreign(self, entry: Path) -> bool:
-        """Whether an entry is more than what a process leaves that was stopped before it had written the settings."""
+        """Whether an entry cannot come from a process that was stopped before it wrote the settings."""
         return entry != self.layout.internal or any(
-            not each.match(".*.tmp") and each != self.layout.schema for each in entry.iterdir()
+            not file.match(".*.tmp") and file != self.layout.schema for file in entry.iterdir()
         )
 
     def same_run(self, settings: Settings) -> Settings:
-        """Return the settings to resume with: these, if the run in the folder was started with the same."""
+        """Return these settings, if the run in the folder was started with the same ones."""
         if self.stored is None:
             return settings
         stored = self.stored.settings
-        if settings.topics is None:  # asked of the model in the first part of the run
+        if settings.topics is None:  # the model was asked for them when the run began
             settings = settings.with_values(topics=stored.topics)
         if settings.schema is not None and stored.schema not in {None, settings.schema}:
             if settings.records.describe() != stored.records.describe():
                 raise RunError(f"{self.path} was started with another schema than {settings.schema}; name a new folder")
             settings = settings.with_values(schema=stored.schema)
-        # A stranger's paths and addresses are replaced by the user's; what they lead to must be what the run has used,
-        # by which it is known in its folder.
+        # Paths and addresses of someone else are replaced by the user's. That they lead to the same parts is checked by
+        # the descriptions in the folder.
         may_differ = OPERATIONAL if self.own else OPERATIONAL | set(OUTSIDE)
-        for each in fields(settings):
-            old, new = getattr(stored, each.name), getattr(settings, each.name)
-            if old != new and each.name not in may_differ:
+        for name in (setting.name for setting in fields(settings)):
+            old, new = getattr(stored, name), getattr(settings, name)
+            if old != new and name not in may_differ:
                 raise RunError(
-                    f"{self.path} was started with {each.name} {old!r}, not {new!r}; use the same settings to go on "
-                    "with it, or name a new folder"
+                    f"{self.path} was started with {name} {old!r}, not {new!r}; use the same settings to resume it, or "
+                    "name a new folder"
                 )
         return settings
 
@@ -184,8 +182,7 @@ class SettingsFolder:
             self.write(settings)
         if begun and path != ":memory:" and not Path(path).exists():
             raise RunError(
-                f"the ledger that {self.path} is charged to is not at {path}; put it back there, or say where it is as "
-                "ledger"
+                f"the ledger that {self.path} is charged to is not at {path}; restore it, or give its path as ledger"
             )
         request = BudgetRequest(Budget(plan.epsilon, plan.delta, plan.neighbours), settings.budget_epsilon)
         ledger = _ledger(path, request.first)
@@ -200,7 +197,7 @@ class SettingsFolder:
         return ledger
 
     def status(self, ledger: str | None = None) -> Status:
-        """Say how the run stands; `ledger` says where its ledger lies, where the folder cannot be believed."""
+        """Return the status of the run. `ledger` is the path of its ledger, if the folder cannot be trusted."""
         settings = self.settings()
         record = read_begun_run(self.path, self.stored)
         begun = self._begun
@@ -234,7 +231,7 @@ class SettingsFolder:
 
     @property
     def _begun(self) -> Begun | None:
-        """How the run inside began, once it has."""
+        """What the run recorded when it began; None before that."""
         return read_begun(self.path) if self.layout.is_run else None
 
     def _ledger_path(self, settings: Settings) -> str:
@@ -251,7 +248,7 @@ def _ledger(path: str, budget: Budget | None = None) -> Ledger:
     try:
         return Ledger(path, budget, keep=True)
     except OSError as error:
-        raise RunError(f"the ledger {path} cannot be written ({error.strerror}); name another place for it") from None
+        raise RunError(f"the ledger {path} cannot be written ({error.strerror}); give another path as ledger") from None
 
 
 @contextmanager
