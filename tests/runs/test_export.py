@@ -119,7 +119,7 @@ def test_the_card_states_the_guarantee(tmp_path: Path) -> None:
         "9 synthetic records; columns: label, text",
         f"| Epsilon | {stated(STATEMENT.epsilon)} |",
         "| Delta | 1e-05 |",
-        "one patient replaced by another",
+        "replacing one patient by another",
         "| Unit of privacy | one patient |",
         "discrete Gaussian noise on the number of votes",
         "| Releases | 2,",
