@@ -108,18 +108,18 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
     variations = len(chosen.scales) * chosen.copies
     what = settings.records.nouns
     kept = f" and the {settings.records.noun} itself" if chosen.keep else ""
+    public = f"; the number of {unit}s is taken as public" if chosen.neighbours == "replace" else ""
+    varied = f" ({settings.variation})" if settings.variation else ""
     rows = {
         "data": f"{private.source}: {len(private)} records{users}{blank}",
         "guarantee": f"epsilon {chosen.epsilon:g}, delta {stated(chosen.delta, 3)}, for one {unit} "
-        f"({chosen.neighbours})" + (f"; the number of {unit}s is taken as public" * (chosen.neighbours == "replace")),
+        f"({chosen.neighbours}){public}",
         "noise": f"sigma {chosen.sigma:.4g} on every vote, in each of {chosen.rounds} rounds",
         "votes": _votes(chosen, unit),
         what: f"{chosen.samples} samples; {variations} variations of each{kept}: "
         f"{chosen.samples * (variations + int(chosen.keep))} candidates a round",
         "method": str(method_in_words(settings)),
-        "parts": f"generator {settings.generator}"
-        + (f" ({settings.variation})" if settings.variation else "")
-        + f", embedder {settings.embedder}",
+        "parts": f"generator {settings.generator}{varied}, embedder {settings.embedder}",
         "work": f"{expected.calls:,} answers, about {expected.prompt_tokens:,} tokens read and "
         f"{expected.completion_tokens:,} written"
         if expected.calls

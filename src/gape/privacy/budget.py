@@ -4,10 +4,10 @@ The owner of the data sets a budget, for all runs together, or leaves it open. L
 needs: provisionally, until that run has released something, because a run that failed before has decided nothing.
 From then on only the owner changes it.
 
-A run is checked against the budget three times before its first release, each time for another reason: here, before
-anything private is embedded or any file is written; when the ledger reserves the budget, atomically, so that of several
-runs one wins; and in `evolve`, which can be called without the other two. After that, the ledger checks every release
-in the transaction that charges it.
+The ledger checks every release in the transaction that charges it. Earlier checks only refuse a run that could not
+finish, before it costs anything: here, before private data is embedded; in `run`, before anything is written, because
+embedding can take hours in which other runs spend; when the ledger reserves the budget, atomically, so that of several
+runs one wins; and in `evolve`, which can be called without the others.
 """
 
 from collections.abc import Sequence
