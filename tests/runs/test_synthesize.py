@@ -191,7 +191,7 @@ class TestFolder:
 
     def test_every_label_begins_with_a_text(self, data: Path) -> None:
         chosen = by_corpus(data, label="stars", labels=("other", "rare", *STARS), samples=2, epsilon=math.inf)
-        with pytest.raises(InputError, match=r"initial must be at least the number of labels, 5, .* got 4"):
+        with pytest.raises(InputError, match=r"initial must be at least 5, one text per label, got 4"):
             run_text(replace(chosen, initial=4), data.parent / "run")
         made = run_text(chosen, data.parent / "run")
         assert made.labels is not None

@@ -21,12 +21,10 @@ class Method:
 
 def method_in_words(settings: Settings) -> Method:
     """Name the method that settings describe, and say in one sentence how it relates to the paper."""
-    return {
-        "gape": _default,
-        "gape-paper": _paper,
-        "ranking": _ranking,
-        "subsampling": _subsampling,
-    }[settings.selector](settings)
+    methods = {"gape": _default, "gape-paper": _paper, "ranking": _ranking, "subsampling": _subsampling}
+    if settings.selector not in methods:
+        return Method(settings.selector, "This version does not describe it.")
+    return methods[settings.selector](settings)
 
 
 def _default(settings: Settings) -> Method:

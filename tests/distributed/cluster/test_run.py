@@ -151,7 +151,7 @@ class TestRefusals:
         monkeypatch.setattr(engine, "ray_cluster", lambda *_, **__: pytest.fail("a cluster is started"))
         with pytest.raises(InputError, match="name a file that they can see"):
             run_text(chosen(data, **RAY), data.parent / "run", source=["A text."])
-        with pytest.raises(InputError, match="name a file they see"):
+        with pytest.raises(InputError, match="name a file that they can see"):
             run_text(Settings.of({"epsilon": 1.0}, RAY), data.parent / "run")
         with pytest.raises(InputError, match="epsilon must be given"):
             run_text(Settings.of({"data": str(data)}, RAY), data.parent / "run")
