@@ -76,7 +76,7 @@ def scored(data: Data, shelf: Shelf, case: Case, seed: int) -> dict[str, float]:
     delta = usual_delta(len(voters))
     plan = Plan(case.epsilon, delta, case.rounds, case.samples, scales=scales, copies=copies, seed=seed)
     settings = Settings(epsilon=case.epsilon, selector=SELECTORS[case.method], generator="corpus:public")
-    select = make_selector(settings, plan, len(voters))
+    select = make_selector(settings, plan)
     with free_account() as account:
         parts = shelf, shelf.embedder, LocalElectorate(voters), select
         *_, last = evolve(plan, *parts, account, noise=SeededNoise(seed))

@@ -63,7 +63,7 @@ class Bench:
         began = time.process_time()
         voters, held_out = self.data.split(seed)
         plan = setting.plan(epsilon, usual_delta(len(voters)), self.samples, seed)
-        select = setting.select(plan, len(voters))
+        select = setting.select(plan)
         with free_account() as account:
             electorate = LocalElectorate(voters, votes_per_unit=setting.votes, votes_per_record=setting.votes)
             parts = self.shelf, self.shelf.embedder, electorate, select

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -10,9 +11,9 @@ import numpy as np
 from gape.core.protocols import Selector
 from gape.evolution.plan import Plan
 from gape.runs.resolve import VARIATIONS
-from gape.runs.selector import make_selector
-from gape.runs.settings import Settings
+from gape.runs.selector import paper_threshold
 from gape.selection.local_search import Gape
+from gape.selection.ranking import Ranking
 
 ROUNDS = 10
 PROVED = 5  # at most so many seeds where an optimum is proved, which takes minutes under much noise
@@ -56,18 +57,18 @@ class Setting:
             votes_per_record=self.votes,
         )
 
-    def select(self, plan: Plan, units: int) -> Selector:
-        """The rule of a run, as its settings make it."""
-        settings = Settings(
-            generator="corpus:public",  # what a text run selects by depends on who writes
-            epsilon=plan.epsilon,
-            selector=self.selector,
-            separation=self.separation,
-            threshold=self.threshold,
-            signed=self.signed,
-        )
-        made = make_selector(settings, plan, units)
-        return replace(made, **dict(self.rule)) if isinstance(made, Gape) else made
+    def select(self, plan: Plan) -> Selector:
+        """Return the rule of a run."""
+        if self.selector != "gape":
+            return Ranking()
+        separation = math.inf if self.separation is None else self.separation
+        if self.threshold == "auto":
+            made = Gape(separation, plan.sigma, spare=_USUAL_SPARE) if self.signed else Gape.for_corpus(plan.sigma)
+            made = replace(made, separation=separation)
+        else:
+            tau = paper_threshold(plan) if self.threshold == "paper" else float(self.threshold) * plan.sigma
+            made = Gape(separation, tau, signed=self.signed)
+        return replace(made, **dict(self.rule))
 
 
 def _short(value: Any) -> str:

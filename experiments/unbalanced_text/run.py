@@ -100,7 +100,7 @@ def scored(
     )
     settings = Settings(epsilon=epsilon, selector=preset.get("selector", "gape"), generator="corpus:public")
     with free_account() as account:
-        parts = shelf, shelf.embedder, LocalElectorate(voters), make_selector(settings, plan, len(voters))
+        parts = shelf, shelf.embedder, LocalElectorate(voters), make_selector(settings, plan)
         *_, last = evolve(plan, *parts, account, noise=SeededNoise(seed))
     points = shelf.embedder.embed(last.synthetic)
     found = {}

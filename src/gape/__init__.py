@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from gape.selection.kmedoids import KMedoids
     from gape.selection.local_search import Gape, local_search
     from gape.selection.ranking import Ranking
+    from gape.selection.separation import paper_separation
     from gape.selection.subsampling import Subsampling
     from gape.voting.electorate import LocalElectorate
     from gape.voting.nearest import nearest_votes
@@ -113,6 +114,7 @@ __all__ = [
     "nearest_votes",
     "noise_scale",
     "paper_noise_scale",
+    "paper_separation",
     "release_votes",
     "resume",
     "run",
@@ -163,6 +165,7 @@ _NAMES = {
     "selection.kmedoids": ("KMedoids",),
     "selection.local_search": ("Gape", "local_search"),
     "selection.ranking": ("Ranking",),
+    "selection.separation": ("paper_separation",),
     "selection.subsampling": ("Subsampling",),
     "voting.electorate": ("LocalElectorate",),
     "voting.nearest": ("nearest_votes",),

@@ -241,5 +241,5 @@ def test_what_is_no_run_or_no_ledger_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="cannot be used as a ledger"):
         audit_run(tmp_path / "run", tmp_path / "noise")
     (tmp_path / "run" / "internal" / "settings.json").write_text(json.dumps({"format": 1, "run": "x", "ledger": "y"}))
-    with pytest.raises(RunError, match="is not that of a run"):
+    with pytest.raises(RunError, match="was not written by a run"):
         audited(tmp_path)

@@ -34,7 +34,7 @@ def test_from_embed_to_run(here: Path) -> None:
     assert "replacing one user" in made.stdout
     assert (here / "reviews.csv.gape-ledger.sqlite").exists()
     assert "of a budget of 4" in gape("status", "runs/vectors").stdout
-    assert "does not fit into the rest" in gape("plan", "vectors", *SMALL).stdout
+    assert "This run exceeds the rest" in gape("plan", "vectors", *SMALL).stdout
     refused = one_line_error(gape("run", "reviews.csv", "--text", "review", "--user", "who", *SMALL, "--out", "again"))
     assert "budget_epsilon" in refused
     assert "the texts are needed" in one_line_error(gape("compare", "vectors", *SMALL[:-2]))

@@ -106,7 +106,7 @@ def test_a_run_from_plan_to_export(here: Path) -> None:
         gape("expand", "runs/reviews", "--count", "30", "--out", "more.jsonl")
     )
 
-    assert "does not fit into the rest" in gape("plan", *run_small()[1:]).stdout
+    assert "This run exceeds the rest" in gape("plan", *run_small()[1:]).stdout
     assert "budget_epsilon" in one_line_error(gape(*run_small("--out", "second")))
     said = plan.output + done.output + status.output + more.output
     assert not any(canary in said for canary in CANARIES)
@@ -211,13 +211,13 @@ def test_fewer_texts_than_asked_for_are_said(here: Path) -> None:
     result = gape("run", "reviews.csv", "--text", "review", "--samples", "6", "--rounds", "1", "--epsilon", "4",
                   "--generator", "corpus:two.txt", "--out", "runs/sp ace")  # fmt: skip
     assert result.exit_code == 0, result.stderr
-    assert "2 synthetic texts (6 were asked for, and there were no more different ones)" in result.stdout
+    assert "2 synthetic texts instead of 6, because the candidates had no more different ones" in result.stdout
     assert "gape export 'runs/sp ace'" in result.stdout
 
 
 def test_a_cap_on_what_is_no_service_is_refused(here: Path) -> None:
     said = one_line_error(gape(*run_small("--max-tokens-total", "100")))
-    assert "max_tokens_total caps what a service is asked for, and the generator corpus:public.txt is none" in said
+    assert "max_tokens_total limits a service, and the generator corpus:public.txt is not one" in said
 
 
 def test_a_run_that_has_written_nothing_is_said_to_be_one(here: Path) -> None:
@@ -334,7 +334,7 @@ def test_a_plan_says_what_the_first_texts_will_be_about(tmp_path: Path, monkeypa
     assert "an Italian restaurant, a pizza place" in topics("--prompts", "yelp")
     assert "topics 2: rakes, spades" in topics("--domain", "reviews of tools", "--topics", "rakes,spades")
     asked = topics("--domain", "reviews of tools", "--generator", "openai:m", "--base-url", "http://127.0.0.1:9/v1")
-    assert "asked of the model when the run begins; --topics names them beforehand" in asked
+    assert "the model is asked for them when the run begins; --topics sets them" in asked
     model = ScriptedModel(
         lambda _: "1. Rakes\n2. Spades\n3. Saws\n4. Hoes\n5. Axes\n6. Nails\n7. Pliers\n8. Drills", can_continue=False
     )

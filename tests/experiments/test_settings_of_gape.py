@@ -94,7 +94,7 @@ def test_the_centres_are_the_rules_that_they_say() -> None:
         sweeps.HELD: Gape(math.inf, sigma, certify=False),
         sweeps.RANKED: Ranking(),
     }
-    assert {setting: setting.select(PLAN, 4400) for setting in rules} == rules
+    assert {setting: setting.select(PLAN) for setting in rules} == rules
 
 
 @pytest.mark.parametrize("sweep", sweeps.SWEEPS)
@@ -117,7 +117,7 @@ def test_a_sweep_varies_one_thing_alone(sweep: str) -> None:
 
 
 def test_the_papers_threshold_is_that_of_algorithm_4() -> None:
-    rule = sweeps.SWEEPS["threshold, in sigma"][sweeps.ALGORITHM]["paper"].select(PLAN, 4400)
+    rule = sweeps.SWEEPS["threshold, in sigma"][sweeps.ALGORITHM]["paper"].select(PLAN)
     assert isinstance(rule, Gape)
     assert rule.signed
     assert rule.threshold == pytest.approx(PLAN.sigma * math.sqrt(2 * math.log(6 * 10 * 1600 / 0.05)))

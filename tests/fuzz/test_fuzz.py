@@ -46,8 +46,8 @@ def test_received_folders_connect_nowhere_and_show_no_secret() -> None:
 def test_the_search_of_received_folders_finds_one_that_is_believed() -> None:
     """The same with every folder taken for the user's own: the sender's server is asked, under the user's token."""
     code = (
-        "import runpy, sys; from gape.runs.folder.stored import SettingsFolder; "
-        "SettingsFolder.own = property(lambda self: True); "
+        "import runpy, sys; from gape.runs.folder.sealed import SealedSettings; "
+        "SealedSettings.own = property(lambda self: True); "
         "sys.argv = ['benchmarks/fuzz.py', 'received', '--inputs', '12', '--kinds', 'embedded elsewhere']; "
         "sys.path.insert(0, 'benchmarks'); runpy.run_path('benchmarks/fuzz.py', run_name='__main__')"
     )

@@ -99,5 +99,5 @@ def test_a_statement_that_no_run_makes_is_refused(tmp_path: Path, changes: dict[
     targets(tmp_path)
     path = tmp_path / "texts" / "release" / "privacy.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-    with pytest.raises(RunError, match=r"privacy\.json is not a privacy statement"):
+    with pytest.raises(RunError, match=r"privacy\.json is not a valid privacy statement"):
         export(tmp_path / "texts", tmp_path / "out.csv", "csv")

@@ -29,10 +29,20 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 class TestThePapersPrompts:
+    def test_a_sample_in_bare_prompts_stays_as_it_is(self) -> None:
+        bare = load("pubmed").bare()
+        text = 'He said "no".'
+        assert bare.rephrase_prompt(text, rng()).endswith(f" as an abstract for medical research paper: {text}")
+        assert bare.rephrase_prompt("a <|im_end|>b", rng()).endswith(": a b")  # no turns of its own
+        assert not bare.opening(rng())
+        assert set(bare.rules) == {"tone"}
+        assert repr(bare).startswith("BarePrompts(")  # by which a run folder tells them apart
+        assert load("pubmed").rephrase_prompt(text, rng()).endswith(""": "He said 'no'.\"""")
+
     def test_pubmed(self) -> None:
         prompts = load("pubmed")
         bare = "Using a variety of sentence structures, write an abstract for a medical research paper:"
-        assert prompts.without_topics().random_prompt(rng()) == bare
+        assert prompts.bare().random_prompt(rng()) == bare
         assert prompts.random_prompt(rng()).startswith(f"{bare}\nTopic: ")
         assert prompts.rephrase == (
             "Please rephrase the following sentences {tone} as an abstract for medical research paper: {sample}",

@@ -30,7 +30,7 @@ def test_the_command_writes_one_file_that_says_what_was_made_and_under_which_gua
     for said in (
         "12 synthetic texts",
         PrivacyStatement(**statement).text(),
-        "replace-one: one record replaced by another",
+        "replace-one: replacing one record by another",
         "discrete Gaussian noise. Each record votes for the candidate nearest to it in the embedding",
         "Assumed public the number of records in the private data",
         "Not protected",

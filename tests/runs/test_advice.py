@@ -91,7 +91,7 @@ def test_few_records_and_a_large_delta_are_said() -> None:
     plan = Plan(epsilon=1.0, delta=0.1, rounds=2, samples=2)
     said = " ".join(outlook(plan, 30, WritingFigures()).remarks)
     assert "above 1/n" in said
-    assert "30 is few" in said
+    assert "With only 30 records or users" in said
 
 
 def test_no_noise_is_said_first() -> None:

@@ -337,3 +337,49 @@ def test_a_ledger_of_an_unknown_format_is_refused_in_one_sentence(place: Path, s
     for name in ("status", "resume"):
         assert "is not a ledger of format" in one_line_error(command(name, run))
     assert len(charged(place)) == 2
+
+
+def rewritten(run: Path, before: str, after: str) -> None:
+    """Change the settings of a run, whose seal is then broken."""
+    file = run / "internal" / "settings.toml"
+    content = file.read_text()
+    assert before in content
+    file.write_text(content.replace(before, after))
+
+
+@pytest.mark.parametrize("name", [*FINISHED, *STOPPED])
+def test_settings_that_were_retired_are_in_every_folder(name: str, place: Path, server: FaultyServer) -> None:
+    """The tests above read, resume and charge runs that have them, at the value that was the default."""
+    content = (moved(name, place, server) / "internal" / "settings.toml").read_text()
+    assert 'threshold = "auto"\n' in content
+    assert "signed = false\n" in content
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        ('threshold = "auto"', "threshold = 1.5", "threshold 1.5"),
+        ('threshold = "auto"', 'threshold = "paper"', "threshold 'paper'"),
+        ("signed = false", "signed = true", "signed True"),
+        ('selector = "gape"', 'selector = "kmedoids"', "selector 'kmedoids'"),
+        ('selector = "gape"', 'selector = "bounded-lipschitz"', "selector 'bounded-lipschitz'"),
+        ('variation = "rephrase"', 'variation = "fill"', "variation 'fill'"),
+    ],
+)
+def test_a_rule_that_settings_no_longer_name_is_refused_in_one_sentence(
+    before: str, after: str, named: str, place: Path, server: FaultyServer
+) -> None:
+    run = moved("model-stopped", place, server)
+    rewritten(run, before, after)
+    paid = charged(place)
+    for arguments in (
+        ["status", run],
+        ["resume", run, "--data", data_of(place), "--base-url", server.url],
+        ["report", run],
+        ["export", run],
+        ["audit", run],
+    ):
+        refused = one_line_error(command(*arguments))
+        assert f"is of an earlier version and has {named}, which is left to Python now" in refused, arguments
+        assert "use the version that started the run, or start a new run in another folder" in refused
+    assert charged(place) == paid

@@ -130,7 +130,7 @@ def copies(here: Path) -> dict[str, Path]:
 
 def test_a_corpus_that_shares_a_record_is_refused_wherever_it_lies(here: Path) -> None:
     for corpus in copies(here).values():
-        with pytest.raises(PrivacyError, match="holds at least one private record") as refused:
+        with pytest.raises(PrivacyError, match="contains at least one private record") as refused:
             run_text(settings(here, generator=f"corpus:{corpus}"), here / "run")
         assert not any(text in str(refused.value) for text in PRIVATE)
         arguments = ["--text", "review", "--epsilon", 4, "--generator", f"corpus:{corpus}"]
@@ -139,7 +139,7 @@ def test_a_corpus_that_shares_a_record_is_refused_wherever_it_lies(here: Path) -
     assert not (here / "run").exists()
     assert not list(here.glob("*ledger*"))
     chosen = replace(settings(here, generator=f"corpus:{here / 'one.txt'}"), epsilon=None)
-    with pytest.raises(PrivacyError, match="holds at least one private record"):
+    with pytest.raises(PrivacyError, match="contains at least one private record"):
         compare_texts(chosen, here / "comparison")
 
 
@@ -147,7 +147,7 @@ def test_a_corpus_is_compared_with_vectors_on_disk(here: Path) -> None:
     copies(here)
     embed_texts(settings(here, generator="embedded"), here / "vectors")
     given = {"data": str(here / "vectors"), "text": None}
-    with pytest.raises(PrivacyError, match="holds at least one private record"):
+    with pytest.raises(PrivacyError, match="contains at least one private record"):
         run_text(settings(here, generator=f"corpus:{here / 'one.txt'}", **given), here / "run")
     assert len(run_text(settings(here, **given), here / "run")) == 6
 

@@ -201,7 +201,7 @@ class TestGivenVectors:
             embed_texts(chosen(data), out, vectors="vector")
         short = data.with_name("short.parquet")
         pq.write_table(pa.table({"vector": samples_to_arrow(np.ones((3, 5), dtype=np.float32))}), short)
-        with pytest.raises(InputError, match="minilm makes 384 numbers of a text, not 5"):
+        with pytest.raises(InputError, match="minilm returns 384 numbers per text, not 5"):
             embed_texts(chosen(short), out, vectors="vector")
         assert not out.exists()
         holes = pa.array([[1.0] * 384, None], type=pa.list_(pa.float32(), 384))
@@ -305,7 +305,7 @@ class TestRuns:
             ({"text": "stars"}, "was embedded with 'review' as text, not 'stars'"),
             ({"user": "who"}, "was embedded without one as user, not 'who'"),
             ({"label": "who", "labels": STARS}, "was embedded with 'stars' as label, not 'who'"),
-            ({"label": "stars"}, "which labels occur is private too"),
+            ({"label": "stars"}, "which labels occur is private"),
         ],
     )
     def test_data_is_read_as_it_was_embedded(self, data: Path, values: dict[str, Any], message: str) -> None:

@@ -119,9 +119,9 @@ def test_the_card_states_the_guarantee(tmp_path: Path) -> None:
         "9 synthetic records; columns: label, text",
         f"| Epsilon | {stated(STATEMENT.epsilon)} |",
         "| Delta | 1e-05 |",
-        "one patient replaced by another",
+        "replacing one patient by another",
         "| Unit of privacy | one patient |",
-        "discrete Gaussian noise on the number of votes",
+        "nearest-candidate votes with discrete Gaussian noise",
         "| Releases | 2,",
         "epsilon 3.25 at the same delta",
         "post-processing",
@@ -225,7 +225,7 @@ def test_a_folder_that_fails_half_way_leaves_nothing(tmp_path: Path, monkeypatch
 def test_a_damaged_statement_is_refused(tmp_path: Path) -> None:
     run = texts_run(tmp_path / "run")
     write_json(run / "release" / "privacy.json", {"epsilon": 1.0})
-    with pytest.raises(RunError, match="is not a privacy statement"):
+    with pytest.raises(RunError, match="is not a valid privacy statement"):
         export(run, tmp_path / "a.csv", "csv")
 
 
@@ -241,5 +241,5 @@ def test_a_damaged_statement_is_refused(tmp_path: Path) -> None:
 )
 def test_a_statement_that_claims_more_than_its_releases_give_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     run = texts_run(tmp_path / "run", replace(STATEMENT, **wrong))
-    with pytest.raises(RunError, match="is not a privacy statement"):
+    with pytest.raises(RunError, match="is not a valid privacy statement"):
         export(run, tmp_path / "a.csv", "csv")

@@ -313,7 +313,7 @@ class TestLedgers:
         arguments = ["--epsilon", 4, "--generator", f"corpus:{here / 'public.txt'}", "--samples", 4, "--rounds", 1]
         assert gape("run", folder, *arguments, "--out", here / "run").exit_code == 0
         for name in (f"{folder}", f"{folder}/", "texts", "texts/"):
-            assert "does not fit" in " ".join(gape("plan", name, *arguments).stdout.split())
+            assert "This run exceeds the rest" in " ".join(gape("plan", name, *arguments).stdout.split())
 
     def test_a_total_says_which_ledger_it_was_added_up_by(self, here: Path) -> None:
         run = a_run(here)

@@ -22,8 +22,6 @@ from gape.runs.generator import OPTIONAL, Listener, make_generator, make_model, 
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.selector import keeps_distinct, make_selector
 from gape.runs.settings import Settings
-from gape.selection.bounded_lipschitz import BoundedLipschitz
-from gape.selection.kmedoids import KMedoids
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
 from gape.selection.subsampling import Subsampling
@@ -60,13 +58,12 @@ class TestResolved:
         assert plan.sigma == noise_scale(2.0, plan.delta, 6)
 
     def test_the_start_is_varied_where_texts_need_not_be_distinct(self) -> None:
-        for values in ({"distinct": False}, {"selector": "ranking"}, {"signed": True}, {"vary_start": True}):
+        paper = {"selector": "gape-paper", "separation": 3.0}
+        for values in ({"distinct": False}, {"selector": "ranking"}, paper, {"vary_start": True}):
             chosen = settings(**values)
             assert chosen.vary_start is True
             assert chosen.initial == chosen.samples
             assert keeps_distinct(chosen) is bool(values.get("vary_start"))
-        for threshold in ("paper", 2):
-            assert not keeps_distinct(settings(threshold=threshold))
         wide = settings(initial=33)
         assert (wide.initial, wide.vary_start) == (33, False)
         augpe = settings(preset="augpe", samples=10)
@@ -78,15 +75,19 @@ class TestResolved:
         chosen = resolved(Settings.of({"epsilon": 1, "user": "who"}), data)
         assert chosen.delta == pytest.approx(1 / (40 * math.log(40)))
 
-    @pytest.mark.parametrize(("preset", "selector"), [("augpe", Ranking), ("subsamplepe", Subsampling)])
-    def test_the_baselines_are_as_their_authors_run_them(self, preset: str, selector: type) -> None:
-        keep = preset == "augpe"
-        chosen = settings(preset=preset)
+    @pytest.mark.parametrize(
+        ("preset", "selector"), [("augpe", Ranking), ("subsamplepe", Subsampling), ("gape-paper", Gape)]
+    )
+    def test_published_methods_are_as_their_authors_run_them(self, preset: str, selector: type) -> None:
+        keep = preset != "subsamplepe"
+        chosen = settings(preset=preset, separation=3.0)
         plan = make_plan(chosen)
         assert (plan.samples, plan.rounds, plan.initial, plan.keep) == (2000, 10, 4000, keep)
         assert (plan.scales, plan.copies, chosen.variation) == ((1.0,), 7, "rephrase")
-        assert isinstance(make_selector(chosen, plan, 90), selector)
-        assert make_plan(settings(preset=preset, samples=50)).initial == 100
+        assert isinstance(make_selector(chosen, plan), selector)
+        assert (plan.votes_per_record, plan.vary_start, chosen.distinct) == (1, True, False)
+        assert chosen.bare_prompts is (preset == "gape-paper")
+        assert make_plan(settings(preset=preset, samples=50, separation=3.0)).initial == 100
 
     def test_a_chat_service_rephrases_and_a_corpus_has_its_own_scales(self) -> None:
         assert settings(generator="openai:m").variation == "rephrase"
@@ -108,7 +109,7 @@ class TestResolved:
             ({"generator": "openai"}, "generator must be one of"),
             ({"generator": "embedded:x"}, "generator must be one of"),
             ({"embedder": "words"}, "embedder must be one of minilm"),
-            ({"generator": "openai:m", "variation": "resample"}, "a chat service does not"),
+            ({"generator": "openai:m", "variation": "resample"}, "a chat service cannot"),
             ({"generator": "corpus:none.txt"}, "there is no corpus none.txt"),
             ({"prompts": "none"}, "prompts 'none' are not known"),
         ],
@@ -131,7 +132,7 @@ class TestResolved:
 
     def test_labels_are_private_unless_said_otherwise(self) -> None:
         data = records(label="stars")
-        with pytest.raises(InputError, match="which labels occur is private too"):
+        with pytest.raises(InputError, match="which labels occur is private"):
             resolved(Settings.of({"epsilon": 1, "label": "stars"}), data)
         public = resolved(Settings.of({"epsilon": 1, "label": "stars", "labels_are_public": True}), data)
         assert public.labels == ("low", "mid")
@@ -141,27 +142,26 @@ class TestResolved:
 
 class TestSelectors:
     @pytest.mark.parametrize(
-        ("name", "kind"),
+        ("name", "kind", "survivors"),
         [
-            ("gape", Gape),
-            ("ranking", Ranking),
-            ("subsampling", Subsampling),
-            ("kmedoids", KMedoids),
-            ("bounded-lipschitz", BoundedLipschitz),
+            ("gape", Gape, 2),
+            ("ranking", Ranking, 2),
+            ("subsampling", Subsampling, 2),
+            ("gape-paper", Gape, 1),  # no candidate is above the paper's threshold
         ],
     )
-    def test_by_name(self, name: str, kind: type) -> None:
-        chosen = settings(selector=name)
-        rule = make_selector(chosen, make_plan(chosen), 90)
+    def test_by_name(self, name: str, kind: type, survivors: int) -> None:
+        chosen = settings(selector=name, separation=3.0)
+        rule = make_selector(chosen, make_plan(chosen))
         assert isinstance(rule, kind)
         votes = np.array([9, 8, 1, 0], dtype=np.int64)
         points = np.eye(4, dtype=np.float32)
-        assert len(rule(votes, points, 2, np.random.default_rng(0)).indices) == 2
+        assert len(rule(votes, points, 2, np.random.default_rng(0)).indices) == survivors
 
     def test_thresholds(self) -> None:
         def rule(**values: Any) -> Gape:
             chosen = settings(**values)
-            found = make_selector(chosen, make_plan(chosen), 90)
+            found = make_selector(chosen, make_plan(chosen))
             assert isinstance(found, Gape)
             return found
 
@@ -171,15 +171,15 @@ class TestSelectors:
         assert rule(distinct=False) == usual
         corpus = rule(generator=f"corpus:{QUESTIONS}", corpus_text="text")
         assert corpus == Gape.for_corpus(sigma)
-        assert rule(signed=True) == Gape(math.inf, sigma, spare=2.0)
-        assert rule(threshold=2, separation=1.5, signed=True) == Gape.paper(1.5, 2 * sigma)
+        assert rule(separation=1.5) == replace(usual, separation=1.5, distinct=True)
         plan = make_plan(settings())
         tau = sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / 0.05))
-        assert rule(threshold="paper", signed=True) == Gape.paper(math.inf, tau)
+        paper = rule(selector="gape-paper", separation=1.5, votes_per_record=1, votes_per_unit=1)
+        assert paper == Gape(1.5, tau, certify=True, signed=True)
 
     def test_labels_have_their_own(self) -> None:
         chosen = settings(label="stars", labels=["low", "mid"])
-        assert make_selector(chosen, make_plan(chosen), 90) == PerLabel(
+        assert make_selector(chosen, make_plan(chosen)) == PerLabel(
             Gape.for_model(make_plan(chosen).sigma, distinct=True),
             ("low", "mid"),
         )

@@ -134,7 +134,7 @@ def test_a_ledger_that_has_forgotten_releases_is_refused(tmp_path: Path) -> None
     ledger.close()
     words = (tmp_path / "run" / "release" / "PRIVACY.txt").read_text()
     shutil.copy(tmp_path / "copy", tmp_path / "ledger")
-    with pytest.raises(PrivacyError, match=r"knows of 0 releases of .*, which holds 2: it is an older copy"):
+    with pytest.raises(PrivacyError, match=r"has 0 releases of .*, which has 2: it is an older copy"):
         parts.small_run(tmp_path / "run", Ledger(tmp_path / "ledger"), plan=longer, noise=SecureNoise())
     assert (tmp_path / "run" / "release" / "PRIVACY.txt").read_text() == words
 
@@ -293,7 +293,7 @@ def test_other_versions_are_said_and_kept_and_the_run_goes_on(tmp_path: Path) ->
     (now,) = read_begun(run).versions
     older = now.packages | {"gape": "0.0.9", "opendp": "0.15.1", "no-longer-used": "1.2"}
     set_versions(run, [{"since": 0, "packages": older}])
-    said = f"was made by gape 0.0.9, opendp 0.15.1 so far and goes on with gape {gape.__version__}, opendp "
+    said = f"was made with gape 0.0.9, opendp 0.15.1 so far and is resumed with gape {gape.__version__}, opendp "
     with pytest.warns(VersionWarning, match=said):
         parts.small_run(run, ledger)
     assert ledger.releases() == parts.PLAN.releases
@@ -324,7 +324,7 @@ def test_spoiled_versions_are_refused(tmp_path: Path, versions: object) -> None:
     run, ledger = interrupted_run(tmp_path)
     set_versions(run, versions)
     for use in (lambda: parts.small_run(run, ledger), lambda: read_begun(run).versions):
-        with pytest.raises(RunError, match=r"settings\.json is not that of a run"):
+        with pytest.raises(RunError, match=r"settings\.json was not written by a run"):
             use()
 
 

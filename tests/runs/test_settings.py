@@ -17,7 +17,7 @@ def test_later_layers_override_earlier_ones_and_all_of_them_the_preset() -> None
 @pytest.mark.parametrize("preset", PRESETS)
 def test_they_survive_toml(preset: str) -> None:
     values = {"data": 'a "b"\\c\n\x7fé.csv', "epsilon": float("inf"), "scales": [1, 0.5], "label": "x", "labels": ["a"]}
-    settings = Settings.of(values, {"preset": preset, "threshold": 2})
+    settings = Settings.of(values, {"preset": preset, "separation": 2})
     assert Settings.of(tomllib.loads(settings.as_toml())) == settings
 
 
@@ -60,11 +60,14 @@ def test_numbers_become_plain_ones() -> None:
         ({"selector": "rank"}, "selector must be one of .* did you mean 'ranking'"),
         ({"preset": "augpr"}, "did you mean 'augpe'"),
         ({"preset": 3}, "preset must be a text"),
-        ({"threshold": "high"}, "threshold must be auto, paper or a number of sigmas"),
-        ({"threshold": -1}, "threshold must be"),
+        ({"threshold": 1.5}, "threshold is no longer a setting; remove it"),
+        ({"signed": True}, "signed is no longer a setting; remove it"),
+        ({"variation": "fill"}, "variation must be one of resample, rephrase, got 'fill'"),
+        ({"selector": "kmedoids"}, "selector must be one of"),
+        ({"preset": "gape-paper"}, "gape-paper needs separation, the paper's R; compute it on public data"),
+        ({"bare_prompts": True, "topics": ["cats"]}, "no prompt names a topic; leave out one of them"),
         ({"separation": "kmeans"}, "separation must be a number, got 'kmeans'"),
         ({"separation": -1}, "separation must be positive"),
-        ({"threshold": "inf"}, "threshold must be"),
         ({"seed": -1}, "seed must not be negative"),
         ({"votes_per_unit": 2}, "name a user column"),
         ({"labels": ["a"]}, "name it as label"),
@@ -74,16 +77,12 @@ def test_numbers_become_plain_ones() -> None:
         ({"engine": "ray:"}, "engine must be one of"),
         ({"engine": "local:here"}, "engine must be one of"),
         ({"workers": 0}, "workers must be at least 1"),
-        ({"engine": "ray", "label": "a", "labels_are_public": True}, "read by the workers alone; list the labels"),
+        ({"engine": "ray", "label": "a", "labels_are_public": True}, "only the workers read the data; list the"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Settings.of(values)
-
-
-def test_a_threshold_in_sigmas_may_come_as_text() -> None:
-    assert Settings.of({"threshold": "1.5"}).threshold == 1.5
 
 
 @pytest.mark.parametrize("engine", ["ray", "ray:auto", "ray:10.0.0.1:6379", "ray:ray://10.0.0.1:10001"])

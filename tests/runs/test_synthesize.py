@@ -117,7 +117,6 @@ class TestFolder:
         [
             ({}, "the number of records is private, and delta would follow from it; give delta"),
             ({"delta": 1e-3, "samples": None}, "and samples would follow from it; give samples"),
-            ({"delta": 1e-3, "selector": "bounded-lipschitz"}, "uses the number of records, which is private"),
         ],
     )
     def test_nothing_follows_from_a_number_of_records_that_is_private(
@@ -179,7 +178,7 @@ class TestFolder:
         (data.parent / "link.csv").symlink_to(data)
         for name in ("reviews.csv", "link.csv"):
             chosen = replace(by_corpus(data), generator=f"corpus:{data.parent / name}", corpus_text="review")
-            with pytest.raises(PrivacyError, match="is the private data, and a corpus is published as it is"):
+            with pytest.raises(PrivacyError, match="is the private data, and a corpus is published unchanged"):
                 run_text(chosen, data.parent / "run")
         assert not (data.parent / "run").exists()
 
@@ -192,7 +191,7 @@ class TestFolder:
 
     def test_every_label_begins_with_a_text(self, data: Path) -> None:
         chosen = by_corpus(data, label="stars", labels=("other", "rare", *STARS), samples=2, epsilon=math.inf)
-        with pytest.raises(InputError, match=r"initial must be at least the number of labels, 5, .* got 4"):
+        with pytest.raises(InputError, match=r"initial must be at least 5, one text per label, got 4"):
             run_text(replace(chosen, initial=4), data.parent / "run")
         made = run_text(chosen, data.parent / "run")
         assert made.labels is not None
@@ -209,7 +208,7 @@ class TestFolder:
         with pytest.raises(KeyboardInterrupt):
             run_text(by_corpus(data), folder, progress=stop)
         before, kept = SettingsFolder(folder).settings(), SettingsFolder(folder).status()
-        with pytest.raises(RunError, match=r"is not at .*nope.sqlite; put it back there"):
+        with pytest.raises(RunError, match=r"is not at .*nope.sqlite; restore it"):
             resume(folder, ledger=str(data.parent / "nope.sqlite"))
         assert not (data.parent / "nope.sqlite").exists()
         other = write_csv(data.parent / "other.csv", private_rows(50))
@@ -318,7 +317,7 @@ class TestFolder:
         assert resumed.exit_code == 0
         notes = [line for line in resumed.stderr.splitlines() if line.startswith("note: ")]
         assert len(notes) == 1
-        assert f"{folder} was made by gape 0.0.9, tokenizers 0.1.0 so far and goes on with gape " in notes[0]
+        assert f"{folder} was made with gape 0.0.9, tokenizers 0.1.0 so far and is resumed with gape " in notes[0]
         assert "Warning" not in resumed.stderr
         status = " ".join(command.gape("status", folder).stdout.split())
         assert re.search(r"versions gape 0\.0\.9, .*; from round \d on gape .*, tokenizers ", status)

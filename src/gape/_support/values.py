@@ -16,14 +16,25 @@ _LONGEST_SHOWN = 100  # characters of a value in a message
 
 def toml_file(path: str | Path, what: str) -> dict[str, Any]:
     """Read a TOML file; `what` names its content in messages, such as "the settings"."""
+    return parse_toml(toml_bytes(path, what), path, what)
+
+
+def toml_bytes(path: str | Path, what: str) -> bytes:
+    """Read the bytes of a TOML file of reasonable size, for `parse_toml`."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
-        if len(content) > _LARGEST_FILE:
-            raise InputError(f"{what} {path} may have at most {_LARGEST_FILE} bytes and have more; shorten the file")
-        return tomllib.loads(content.decode())
     except OSError as error:
         raise InputError(f"{what} {path} cannot be read ({error.strerror}); check the path") from error
+    if len(content) > _LARGEST_FILE:
+        raise InputError(f"{what} {path} may have at most {_LARGEST_FILE} bytes and have more; shorten the file")
+    return content
+
+
+def parse_toml(content: bytes, path: str | Path, what: str) -> dict[str, Any]:
+    """Parse the bytes of the TOML file at `path`."""
+    try:
+        return tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{what} {path} are not valid TOML ({str(error)[:200]}); fix the file at that line") from error
     except (ValueError, RecursionError) as error:  # numbers with thousands of digits, deeply nested lists

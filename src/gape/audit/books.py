@@ -81,10 +81,11 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
     layout = Layout(run)
     if not layout.is_run:
         raise RunError(f"{run} is not the folder of a run that was started; name the folder of one")
-    folder = _check_folder(run)
+    on_disk = SettingsFolder(run)
+    folder = _check_folder(on_disk)
     begun = read_begun(run)
     name, ledger_id, plan = begun.run, begun.ledger, begun.plan
-    facts, books = _read_ledger(Path(ledger) if ledger else _ledger_path(run))
+    facts, books = _read_ledger(Path(ledger) if ledger else _ledger_path(on_disk))
     entries = books.get(name, [])
     total = _total(books, plan.delta)
     checks = [
@@ -105,19 +106,19 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
     return RunAudit(plan, len(entries), cost, has_statement and len(entries) == plan.rounds, tuple(checks))
 
 
-def _check_folder(run: Path) -> Check:
+def _check_folder(on_disk: SettingsFolder) -> Check:
     """Check the folder against itself, like every command does."""
     try:
-        read_begun_run(run)
+        read_begun_run(on_disk.path, on_disk.stored)
     except ContradictionError as error:
         return Check("folder", passed=False, finding=str(error))
     return Check("folder", passed=True, finding="plan, settings, statement and lineage agree")
 
 
-def _ledger_path(run: Path) -> Path:
+def _ledger_path(on_disk: SettingsFolder) -> Path:
     """Return the ledger's path from the settings of a run, if this user wrote them."""
-    on_disk = SettingsFolder(run)
-    if not on_disk.layout.settings.exists():
+    run = on_disk.path
+    if on_disk.stored is None:
         raise InputError(f"{run} does not record where its ledger is; give its path as ledger")
     settings = on_disk.agreed(["ledger", "data"])
     if settings.ledger == ":memory:":

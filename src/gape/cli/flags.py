@@ -15,7 +15,8 @@ _KIND = inspect.Parameter.KEYWORD_ONLY
 _PLAIN = (str, int, float, bool)
 # Flags that also have a --no- form, because they are on by default or can be.
 _SHOWN = {
-    name: f"--{name.replace('_', '-')}/--no-{name.replace('_', '-')}" for name in ("keep", "distinct", "vary_start")
+    name: f"--{name.replace('_', '-')}/--no-{name.replace('_', '-')}"
+    for name in ("keep", "distinct", "vary_start", "bare_prompts")
 }
 
 

@@ -1,4 +1,4 @@
-"""`gape plan`, `gape run`, `gape resume`: synthetic texts from private ones."""
+"""`gape plan`, `gape run`, `gape resume`: synthetic records from private ones."""
 
 from pathlib import Path
 from shlex import quote
@@ -19,13 +19,12 @@ from gape.privacy.accounting import stated
 from gape.runs.advice import Outlook, outlook
 from gape.runs.electorate import Here, open_private, refuse_shared_corpus, unit_of, units_of
 from gape.runs.embedder import make_embedder
-from gape.runs.folder.layout import Layout
 from gape.runs.folder.stored import SettingsFolder, ledger_of
 from gape.runs.generator import describe_writer, make_model, make_prompts, writes
+from gape.runs.method import method_in_words
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.settings import Settings
-from gape.runs.synthesize import SyntheticTexts, run_text, settings_to_resume
-from gape.runs.synthesize import resume as resume_run
+from gape.runs.synthesize import SyntheticTexts, resume_in, run_in, settings_to_resume
 from gape.voting.store import VectorFolder
 
 _SHOWN_TEXTS, _SHOWN_CHARACTERS, _SHOWN_TOPICS = 3, 300, 12
@@ -40,14 +39,14 @@ def plan(settings: Settings) -> None:
     """
     private = open_private(settings)
     settings = resolved(settings, private)
-    if not isinstance(private, VectorFolder):  # whose texts would have to be embedded first
+    if not isinstance(private, VectorFolder):  # for vectors, the corpus would have to be embedded
         refuse_shared_corpus(settings, private, lambda: make_embedder(settings))
     chosen = make_plan(settings)
     embedded = isinstance(private, VectorFolder)
     expected = outlook(chosen, units_of(private), describe_writer(settings), cores=cores(), embedded=embedded)
     console = output()
     _print_plan(console, settings, private, chosen, expected)
-    for remark in (*expected.remarks, *_of_ledger(settings, chosen)):
+    for remark in (*expected.remarks, *_ledger_remarks(settings, chosen)):
         console.print(f"- {remark}", markup=False)
 
 
@@ -55,17 +54,17 @@ def plan(settings: Settings) -> None:
 @takes_settings
 def run(
     settings: Settings,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default runs/ and the name of DATA.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. Defaults to runs/ and the name of DATA.")] = None,
 ) -> None:
     """Make synthetic records from private ones, under a differential privacy guarantee.
 
-    Private records stay on this machine, or with the workers of --engine, and vote for what a generator has written. A
-    stopped run is resumed by `gape resume`. `gape plan` shows what to expect.
+    Private records stay on this machine, or with the workers of --engine. They only vote on candidates that a generator
+    has written. `gape resume` resumes a stopped run. `gape plan` shows what to expect.
     """
-    folder = out or Path("runs") / (Path(settings.data).name.partition(".")[0] or "run")
+    folder = SettingsFolder(out or Path("runs") / (Path(settings.data).name.partition(".")[0] or "run"))
     _fetch_models(settings)
-    with resumable(folder), watching() as progress:
-        result = run_text(settings, folder, progress=progress)
+    with resumable(folder.path), watching() as progress:
+        result = run_in(folder, settings, progress=progress)
     _print_result(output(), folder, result)
 
 
@@ -81,21 +80,23 @@ def resume(
 ) -> None:
     """Resume a stopped run with its original settings.
 
-    No stored answer is asked for again, and no round is paid for twice. Flags change what may differ between the parts
-    of a run: where data and ledger lie now, keys, caps, the engine. Consent must be given again each time. In a folder
-    from somebody else, give whatever reaches outside it, such as --data and --base-url: nothing it names is followed.
+    No stored answer is asked for again, and no round is paid for twice. Flags change what may differ when a run is
+    resumed: the paths of data and ledger, keys, caps, the engine. Consent must be given again each time. For a run
+    folder from somebody else, give everything that reaches outside it, such as --data and --base-url: addresses and
+    paths in the folder are not trusted.
     """
-    if not SettingsFolder(run).finished:
-        _fetch_models(settings_to_resume(run, changes))
+    folder = SettingsFolder(run)
+    if not folder.finished:
+        _fetch_models(settings_to_resume(folder, changes))
     with resumable(run), watching() as progress:
-        result = resume_run(run, progress=progress, **changes)
-    _print_result(output(), run, result)
+        result = resume_in(folder, changes, progress=progress)
+    _print_result(output(), folder, result)
 
 
 def _fetch_models(settings: Settings) -> None:
-    """Fetch what the run needs and is not here, once it is clear that the run can be."""
+    """Fetch missing models, once it is clear that the run is possible."""
     if not all(weights.fetched for weights in models_of(settings)):
-        if not settings.on_ray:  # else the data is for the workers to read
+        if not settings.on_ray:  # otherwise only the workers read the data
             resolved(settings, open_private(settings))
         fetch_missing(settings)
 
@@ -107,16 +108,18 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
     variations = len(chosen.scales) * chosen.copies
     what = settings.records.nouns
     kept = f" and the {settings.records.noun} itself" if chosen.keep else ""
+    public = f"; the number of {unit}s is taken as public" if chosen.neighbours == "replace" else ""
+    varied = f" ({settings.variation})" if settings.variation else ""
     rows = {
         "data": f"{private.source}: {len(private)} records{users}{blank}",
         "guarantee": f"epsilon {chosen.epsilon:g}, delta {stated(chosen.delta, 3)}, for one {unit} "
-        f"({chosen.neighbours})" + (f"; the number of {unit}s is taken as public" * (chosen.neighbours == "replace")),
+        f"({chosen.neighbours}){public}",
         "noise": f"sigma {chosen.sigma:.4g} on every vote, in each of {chosen.rounds} rounds",
+        "votes": _votes(chosen, unit),
         what: f"{chosen.samples} samples; {variations} variations of each{kept}: "
         f"{chosen.samples * (variations + int(chosen.keep))} candidates a round",
-        "method": f"{settings.selector}, generator {settings.generator}"
-        + (f" ({settings.variation})" if settings.variation else "")
-        + f", embedder {settings.embedder}",
+        "method": str(method_in_words(settings)),
+        "parts": f"generator {settings.generator}{varied}, embedder {settings.embedder}",
         "work": f"{expected.calls:,} answers, about {expected.prompt_tokens:,} tokens read and "
         f"{expected.completion_tokens:,} written"
         if expected.calls
@@ -135,16 +138,26 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
     console.print()
 
 
-def _topics(settings: Settings) -> str:
-    """Say what the first texts will be about; nothing where no model writes them.
+def _votes(chosen: Plan, unit: str) -> str:
+    """Say for how many candidates a record votes, and how many votes a user has."""
+    count = chosen.votes_per_record
+    cast = "each record votes for its nearest candidate"
+    if count > 1:
+        cast = f"each record votes for its {count} nearest candidates"
+    return cast if unit == "record" else f"{cast}; at most {chosen.votes_per_unit} votes per {unit} and round"
 
-    Topics of a domain are asked of the model if it is on this machine already: the run will ask for the same.
+
+def _topics(settings: Settings) -> str:
+    """Return the topics of the first texts; nothing if no model writes them.
+
+    If the model is on this machine, it is asked for the topics of a domain now. The run will ask for the same.
     """
     if not writes(settings):
         return ""
-    asked_for = settings.domain is not None and settings.prompts is None and settings.topics is None
+    named = settings.prompts is not None or settings.topics is not None or settings.bare_prompts
+    asked_for = settings.domain is not None and not named
     if asked_for and not (settings.generator == "embedded" and all(part.fetched for part in models_of(settings))):
-        return "asked of the model when the run begins; --topics names them beforehand"
+        return "the model is asked for them when the run begins; --topics sets them"
     model = make_model(settings, Path()) if asked_for else None
     embedder = make_embedder(settings) if asked_for and settings.embedder == "minilm" else None
     topics = make_prompts(settings, model, embedder).rules.get("topic", ())
@@ -152,30 +165,31 @@ def _topics(settings: Settings) -> str:
     return f"{len(topics)}: {shown}" + (", ..." if len(topics) > _SHOWN_TOPICS else "") if topics else ""
 
 
-def _of_ledger(settings: Settings, chosen: Plan) -> list[str]:
+def _ledger_remarks(settings: Settings, chosen: Plan) -> list[str]:
     standing = ledger_of(settings)
     if standing is None:
         return []
     budget, spent, fits = standing.budget, standing.epsilon, standing.fits(chosen)
-    said = f"Earlier runs have spent epsilon {stated(spent, 3)} of the data's budget of {budget.epsilon:g}."
+    remark = f"Earlier runs have spent epsilon {stated(spent, 3)} of the data's budget of {budget.epsilon:g}."
     if fits or settings.budget_epsilon is not None:
-        return [said]
-    return [f"{said} This run does not fit into the rest: raise --budget-epsilon, if whoever owns the data agrees."]
+        return [remark]
+    return [f"{remark} This run exceeds the rest: raise --budget-epsilon if the owner of the data agrees."]
 
 
-def _print_result(console: Console, folder: Path, result: SyntheticTexts) -> None:
-    settings = SettingsFolder(folder).settings()
-    asked, what = settings.samples or 0, settings.records.nouns
-    fewer = f" ({asked} were asked for, and there were no more different ones)" if len(result) < asked else ""
+def _print_result(console: Console, folder: SettingsFolder, result: SyntheticTexts) -> None:
+    settings = folder.settings()
+    asked, what = settings.samples or 0, settings.kind.nouns
+    fewer = f" instead of {asked}, because the candidates had no more different ones" if len(result) < asked else ""
     console.print(f"{len(result)} synthetic {what}{fewer}, for instance:", style="bold")
-    for place, text in enumerate(result.texts[:_SHOWN_TEXTS]):
-        label = f"{result.labels[place]}: " if result.labels else ""
+    for index, text in enumerate(result.texts[:_SHOWN_TEXTS]):
+        label = f"{result.labels[index]}: " if result.labels else ""
         short = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS].rsplit(maxsplit=1)[0] + " ..."
         console.print(f"- {label}{short}", markup=False)
     print_statement(console, result.privacy)
     console.print("\nFiles", style="bold")
-    console.print(f"{Layout(folder).release}: synthetic.parquet and its privacy statement, to publish", markup=False)
-    console.print(f"{Layout(folder).internal}: how it came about, to keep", markup=False)
-    console.print(f"`gape export {quote(str(folder))} --format csv` writes the {what} in another format.", markup=False)
+    console.print(f"{folder.layout.release}: synthetic.parquet and its privacy statement, to publish", markup=False)
+    console.print(f"{folder.layout.internal}: everything needed to inspect or resume the run, to keep", markup=False)
+    name = quote(str(folder.path))
+    console.print(f"`gape export {name} --format csv` writes the {what} in another format.", markup=False)
     if not result.privacy.private:
         console.print("NOT PRIVATE: do not publish it.", style="bold red")

@@ -13,7 +13,6 @@ from gape.embedders.privacy import require_private_embedding
 from gape.modalities import Columns, Modality, Records, contents_of, modality
 from gape.runs.embedder import make_embedder
 from gape.runs.folder.layout import Layout
-from gape.runs.folder.record import read_run
 from gape.runs.folder.stored import SettingsFolder
 from gape.runs.settings import Settings
 
@@ -98,7 +97,8 @@ def embed_all(
 
 
 def _from_run(path: Path, label: str | None) -> Synthetic:
-    record = read_run(path)
+    folder = SettingsFolder(path)
+    record = folder.record()
     if record.settings is None:
         raise RunError(f"{path} is not the folder of a run made by `gape run`; name one")
     rounds = tuple(record.samples(turn) for turn in range(record.last + 1))
@@ -108,7 +108,7 @@ def _from_run(path: Path, label: str | None) -> Synthetic:
         contents_of(rounds[-1]),
         record.modality.labels(rounds[-1], label),
         tuple(map(contents_of, rounds)),
-        SettingsFolder(path),
+        folder,
         f"the run {path}{done}",
         families=record.families,
     )

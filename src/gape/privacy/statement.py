@@ -8,10 +8,17 @@ from dataclasses import dataclass
 from gape.privacy.accounting import Neighbours, spent, stated
 from gape.privacy.ledger import Account
 
-_RELATION = {
-    "replace": "replacing one {unit} by another",
-    "add_remove": "adding or removing one {unit}",
+_RELATIONS: dict[Neighbours, tuple[str, str]] = {
+    "replace": ("replace-one", "replacing one {unit} by another"),
+    "add_remove": ("add-or-remove-one", "adding or removing one {unit}"),
 }
+
+
+def relation_in_words(neighbours: Neighbours, unit: str, *, named: bool = False) -> str:
+    """Say how neighbouring datasets differ, with the usual name of the relation in front if `named`."""
+    name, difference = _RELATIONS[neighbours]
+    words = difference.format(unit=unit)
+    return f"{name}: {words}" if named else words
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class PrivacyStatement:
             }
             reason = " and ".join(words for words, applies in reasons.items() if applies)
             return f"NOT PRIVATE: this run gives no privacy guarantee, because {reason}. Do not publish its output."
-        relation = _RELATION[self.neighbours].format(unit=self.unit)
+        relation = relation_in_words(self.neighbours, self.unit)
         scales = sorted(set(self.sigma))
         sigma = " and ".join(f"{scale:g}" for scale in scales)
         votes = "one vote" if self.votes_per_unit == 1 else f"{self.votes_per_unit} votes"

@@ -9,16 +9,14 @@ from gape.language.stored import stored_tokens
 from gape.metrics.repetition import Repetition
 from gape.modalities import Modality
 from gape.privacy.accounting import Release, spent, stated
+from gape.privacy.statement import relation_in_words
 from gape.report.words import embedder_name
 from gape.runs.folder.layout import Layout
 from gape.runs.folder.record import RunRecord
 from gape.runs.folder.rounds import versions_in_words
+from gape.runs.method import method_in_words
 from gape.runs.settings import Settings
 
-_RELATION = {
-    "replace": "replace-one: one {unit} replaced by another",
-    "add_remove": "add-or-remove-one: one {unit} added or removed",
-}
 _CLASS = re.compile(r"\b[A-Z]\w+(?=\()")
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -85,7 +83,7 @@ def guarantee(record: RunRecord) -> dict[str, str]:
         "Epsilon": stated(epsilon_of(record)),
         "Delta": stated(plan.delta),
         "Protected unit": f"one {unit}",
-        "Neighbouring relation": _RELATION[plan.neighbours].format(unit=unit),
+        "Neighbouring relation": relation_in_words(plan.neighbours, unit, named=True),
         "Mechanism": "Nearest-candidate votes with discrete Gaussian noise. Each record votes for the "
         f"{nearest} nearest to it in the embedding, and noise is added to each count before anything else uses it.",
         "Noise": f"sigma {plan.sigma:.4g} votes, in each of {plan.rounds} releases",
@@ -197,8 +195,7 @@ def _text_settings(settings: Settings, modality: Modality) -> dict[str, str]:
         "Domain": settings.domain,
         "Topics": None if settings.topics is None else f"{len(settings.topics)}, public",
         "Embedder": modality.compared_by if own else embedder_name(settings.embedder),
-        "Selection": settings.selector,
-        "Threshold": f"{settings.threshold}" if settings.selector == "gape" else None,
+        "Method": str(method_in_words(settings)),
         "Labels": None if settings.labels is None else ", ".join(settings.labels),
     }
     return {name: value for name, value in terms.items() if value}

@@ -14,7 +14,6 @@ from gape.modalities import contents_of
 from gape.report.words import embedder_name
 from gape.runs.embedder import make_embedder
 from gape.runs.folder.record import RunRecord
-from gape.runs.folder.stored import SettingsFolder
 
 _BATCH = 64  # texts embedded between two calls of `progress`
 _GRID = 10_000  # map coordinates are whole numbers from 0 to this
@@ -57,7 +56,7 @@ def local_embedder(record: RunRecord) -> tuple[Embedder, str]:
     settings = record.settings
     if settings is None:
         return record.modality.public_embedder(), record.modality.compared_by or embedder_name("minilm")
-    foreign = settings.embedder.startswith("st:") and not SettingsFolder(record.path).own
+    foreign = settings.embedder.startswith("st:") and not record.own
     if settings.embedder.startswith("openai:") or foreign:
         settings = settings.with_values(embedder="minilm")
     own = settings.embedder == settings.modality

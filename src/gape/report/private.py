@@ -20,7 +20,6 @@ from gape.embedders.privacy import require_private_embedding
 from gape.modalities import Columns
 from gape.report.plane import embed_samples
 from gape.runs.folder.record import RunRecord
-from gape.runs.folder.stored import SettingsFolder
 
 _MOST = 1000  # private points that are embedded, drawn and scored against
 _NEIGHBOURS = 3  # recall and precision: the ball of a point reaches to this nearest other point
@@ -68,9 +67,8 @@ def read_private(
 
 def _data_of(record: RunRecord) -> str:
     """Return the path of the private data of a run, unless the folder was written by someone else."""
-    folder = SettingsFolder(record.path)
-    data = folder.settings().data
-    if not folder.own:
+    data = "" if record.settings is None else record.settings.data
+    if not record.own:
         raise PrivacyError(
             f"{record.path} was not written by you on this machine, so its data {brief(data)} is not read; give the "
             "private data as --private FILE"

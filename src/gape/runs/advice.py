@@ -1,16 +1,21 @@
-"""What a run will be like, before anything is spent: noise against votes, calls, tokens, time, and what would suit.
+"""What to expect of a run before anything is spent: signal and noise, calls, tokens, cost, time, and better values.
 
-Functions of public numbers alone. Estimates are called that; the noise is exact.
+Everything here is a function of public numbers. The noise is exact; the rest are estimates.
 
-The rule for the number of samples: a candidate gets n / (number of candidates) votes on average, and selection follows
-them only as far as noise of sigma lets it. Measured with 18,000 abstracts at epsilon 1, where sigma is 13.4 and a
-sample has 8 candidates: with 2,000 samples, 0.09 sigma, three rounds raised recall 1.4-fold, with 100 samples, 1.7
-sigma, 2.4-fold; but few samples cover little, and the most recall at an honest precision came in between. So m is the
-largest for which a typical candidate gets a third of sigma, 500 there, and more texts come by expanding the result,
-which costs no privacy and reached the recall of 2,000 samples. Less than that is not in vain while it is heard at all:
-10,000 samples of 14,790 posts had 0.09 sigma with 64 votes for each post, and ten rounds of GAPE raised recall from .63
-to .83; with one vote for each they had 0.01 sigma, and ten rounds of ranking left it at .65
-(experiments/paper_text). Recall was still rising in the sixth round, at every epsilon, so rounds are not saved on.
+The rule for the number of samples: a candidate gets n / (number of candidates) votes on average, and selection can
+follow the votes only as far as the noise allows. Measured with 18,000 abstracts at epsilon 1 (sigma 13.4, 8 candidates
+per sample, three rounds):
+
+    samples    votes of a typical candidate    recall
+    2,000      0.09 sigma                      1.4-fold
+    100        1.7 sigma                       2.4-fold
+
+But few samples cover little, and the best recall at an honest precision was in between. So m is the largest number for
+which a typical candidate gets a third of sigma, 500 in this example. More texts are made by expanding the result, which
+costs no privacy and reached the recall of 2,000 samples. A weaker signal is still worth something: 10,000 samples of
+14,790 posts had 0.09 sigma with 64 votes per post, and ten rounds of GAPE raised recall from .63 to .83. With one vote
+per post they had 0.01 sigma, and ten rounds of ranking ended at .65 (experiments/paper_text). Recall was still rising
+in the sixth round at every epsilon, so the default does not save on rounds.
 """
 
 import math
@@ -20,65 +25,65 @@ from gape.core.errors import InputError
 from gape.evolution.plan import Plan
 from gape.privacy.accounting import Neighbours, noise_scale
 
-LEAST_SIGNAL = 1 / 3  # typical votes over sigma
-NO_SIGNAL = 0.03  # between the 0.09 that were followed and the 0.01 that were not
+LEAST_SIGNAL = 1 / 3  # votes of a typical candidate over sigma
+NO_SIGNAL = 0.03  # between 0.09, which selection could follow, and 0.01, which it could not
 FEWEST_SAMPLES, MOST_SAMPLES = 10, 2000
 FEWEST_UNITS = 100
 
-# For how many candidates a record votes: see suitable_votes.
+# Number of candidates that a record votes for: see votes_against.
 VOTES_PER_NOISE, FEWEST_VOTES, MOST_VOTES = 4.0, 2, 64
 LOCAL = 60
 
-TOKENS_PER_WORD = 1.35  # of English, on average
-PROMPT_WORDS = 40  # of instructions
+TOKENS_PER_WORD = 1.35  # average of English
+PROMPT_WORDS = 40  # of the instructions
 
-# Measured on two cores beside other work; a quiet machine is faster.
+# Measured on two cores of a busy machine; a quiet one is faster.
 TOKENS_PER_SECOND_PER_CORE = 55.0  # SmolLM2-135M, embedded
 TEXTS_EMBEDDED_PER_SECOND_PER_CORE = 19.0  # MiniLM, reviews of 100 words
-SECONDS_PER_REQUEST = 3.0  # of a hosted service; they differ
+SECONDS_PER_REQUEST = 3.0  # of a hosted service; services differ
 
 
 @dataclass(frozen=True)
 class WritingFigures:
-    """How a generator works, in the numbers that its cost follows from."""
+    """The numbers that determine the cost of a generator."""
 
     words: int = 80  # of a text
-    rewritten: float = 1.0  # the share of a text that a variation writes anew
-    reads_sample: bool = False  # whether a variation's prompt holds the whole sample, or only what is kept of it
-    model: bool = True  # False where no language model is asked
-    samples_per_second: float | None = None  # written, compared and selected; None where models set the pace
+    rewritten: float = 1.0  # share of a text that a variation rewrites
+    reads_sample: bool = False  # whether the prompt of a variation contains the whole sample or only the kept part
+    model: bool = True  # whether a language model writes
+    samples_per_second: float | None = None  # written, compared and selected; None if models limit the speed
     tokens_per_second: float | None = None  # of a model on this machine
     concurrency: int | None = None  # of a service
-    prompt_price: float = 0.0  # for a million tokens
+    prompt_price: float = 0.0  # per million tokens
     completion_price: float = 0.0
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is to be expected of a plan."""
+    """What to expect of a plan."""
 
     units: int  # records or users
     sigma: float
     votes_per_candidate: float  # on average
-    signal: float  # that over sigma; infinite without noise
+    signal: float  # votes per candidate over sigma; infinite without noise
     calls: int  # of the generator
     prompt_tokens: int
     completion_tokens: int
     cost: float
-    seconds: float | None  # None where it cannot be known
+    seconds: float | None  # None if it cannot be estimated
     suggested_samples: int
     remarks: tuple[str, ...]
 
 
 def usual_delta(units: int) -> float:
-    """Return 1 / (n ln n), the paper's delta; n is taken as public."""
+    """Return 1 / (n ln n), a usual choice of delta; n is treated as public."""
     if units < 3:
         raise InputError(f"delta follows from the number of records, and {units} are too few; give delta")
     return 1 / (units * math.log(units))
 
 
 def suggested_samples(units: int, sigma: float, per_sample: int) -> int:
-    """Return the largest m whose candidates, `per_sample` each, get a third of sigma in votes; within 10 and 2,000."""
+    """Return the largest m between 10 and 2,000 whose candidates, `per_sample` each, get a third of sigma in votes."""
     if sigma <= 0:
         return min(MOST_SAMPLES, max(FEWEST_SAMPLES, units // per_sample))
     return max(FEWEST_SAMPLES, min(MOST_SAMPLES, int(units / (LEAST_SIGNAL * sigma * per_sample))))
@@ -94,41 +99,41 @@ def samples_for(
     neighbours: Neighbours = "replace",
     votes_per_unit: int = 1,
 ) -> int:
-    """Return how many samples suit this many units under a guarantee, by the rule above."""
+    """Return the number of samples that suits this many units under a guarantee, by the rule above."""
     sigma = noise_scale(epsilon, delta, rounds, neighbours=neighbours, votes_per_unit=votes_per_unit)
     return suggested_samples(units * votes_per_unit, sigma, per_sample)
 
 
 def suitable_votes(plan: Plan, units: int, *, kinds: int = 1) -> int:
-    """Return for how many of its nearest candidates a record should vote under a plan, see `votes_against`."""
+    """Return the number of nearest candidates that a record should vote for under a plan (see `votes_against`)."""
     alone = plan.casting(1)
     candidates = plan.samples * (len(plan.scales) * plan.copies + int(plan.keep))
     return votes_against(alone.sigma, units * alone.votes_per_unit, candidates, kinds=kinds)
 
 
 def votes_against(noise: float, votes: int, candidates: int, *, kinds: int = 1) -> int:
-    """Return how many nearest candidates to vote for, given the noise of single votes and how many of these there are.
+    """Return the number of nearest candidates to vote for, from the noise and the number of single `votes`.
 
-    Of k votes each the noise grows by sqrt(k) and a candidate's votes by k, at the price of telling neighbours apart.
-    So four votes for each time that the noise of single votes outweighs what a candidate has of them, from 2 to 64
-    (experiments/ahead). But no more than one in `LOCAL` candidates, of each of `kinds` labels: whoever votes for all of
-    them says nothing.
+    With k votes per record, the noise grows by sqrt(k) and the votes of a candidate by k, but neighbours are harder to
+    tell apart. So k is four times the ratio of the noise to a typical candidate's share of the single votes, between 2
+    and 64 (experiments/ahead). It is at most one in `LOCAL` candidates of each of `kinds` labels, because a vote for
+    all candidates says nothing.
     """
     wanted = math.ceil(VOTES_PER_NOISE * noise / (votes / candidates))
     return max(1, min(max(FEWEST_VOTES, wanted), MOST_VOTES, candidates // (LOCAL * kinds)))
 
 
 def calls_of(plan: Plan) -> tuple[int, ...]:
-    """Return how many texts the generator writes at the start, and before each round."""
+    """Return the number of texts that the generator writes at the start and before each round."""
     variations = len(plan.scales) * plan.copies
     first = plan.initial * variations if plan.vary_start else 0
     return (plan.initial, first, *[plan.samples * variations] * (plan.rounds - 1))
 
 
 def outlook(plan: Plan, units: int, writer: WritingFigures, *, cores: int = 1, embedded: bool = False) -> Outlook:
-    """Say what to expect of a plan for `units` records or users; `embedded`: whether theirs is done already."""
+    """Estimate what to expect of a plan for `units` records or users; `embedded` if they are embedded already."""
     per_sample = len(plan.scales) * plan.copies + int(plan.keep)
-    cast = units * min(plan.votes_per_unit, plan.samples * per_sample)  # one for a candidate, at the most
+    cast = units * min(plan.votes_per_unit, plan.samples * per_sample)  # at most one per candidate
     votes = cast / (plan.samples * per_sample)
     signal = votes / plan.sigma if plan.sigma > 0 else math.inf
     first, *rounds = calls_of(plan)
@@ -156,7 +161,7 @@ def outlook(plan: Plan, units: int, writer: WritingFigures, *, cores: int = 1, e
 
 
 def _writing(calls: int, prompt: int, completion: int, writer: WritingFigures) -> float | None:
-    """How long the model takes, in seconds; None for one of which nothing is known."""
+    """Return the seconds that the model takes; None if its speed is not known."""
     if writer.tokens_per_second is not None:
         return (completion + prompt / 10) / writer.tokens_per_second  # reading is about ten times as fast
     return None if writer.concurrency is None else calls * SECONDS_PER_REQUEST / writer.concurrency
@@ -171,23 +176,23 @@ def _tokens(first: int, varied: int, writer: WritingFigures) -> tuple[int, int]:
 
 
 def _remarks(plan: Plan, units: int, votes: float, signal: float, suggested: int) -> list[str]:
-    """Say in plain words what is wrong with a plan, and what would be better."""
+    """Say what is wrong with a plan and what would be better."""
     if plan.sigma == 0:
         return ["There is no noise: the result is NOT PRIVATE and must not be published."]
-    said = [
+    remarks = [
         f"A typical candidate gets {votes:.2g} votes under noise of {plan.sigma:.3g}: a signal of {signal:.2g} sigma."
     ]
     if signal < 0.9 * LEAST_SIGNAL:
         fewer = f"fewer samples ({suggested} would suit)" if suggested < plan.samples else "more records"
         follows = "hardly follow the data" if signal < NO_SIGNAL else "follow the data, but slowly"
-        said.append(f"That is little: selection will {follows}. Use {fewer}, fewer variations, or more epsilon.")
+        remarks.append(f"That is little: selection will {follows}. Use {fewer}, fewer variations, or more epsilon.")
     elif suggested >= 2 * plan.samples:
-        said.append(f"The votes could tell more texts apart: up to about {suggested} samples.")
+        remarks.append(f"The votes could tell more texts apart: up to about {suggested} samples.")
     if plan.rounds > 1 and signal < 0.9 * LEAST_SIGNAL:
         gain = math.sqrt(plan.rounds / max(1, plan.rounds // 2))
-        said.append(f"Half the rounds would lower the noise {gain:.2g}-fold; recall rises with rounds all the same.")
+        remarks.append(f"Half the rounds would lower the noise {gain:.2g}-fold, but recall rises with rounds.")
     if plan.delta > 1 / units:
-        said.append(f"delta {plan.delta:.2g} is above 1/n: it allows publishing a record outright. Use a smaller one.")
+        remarks.append(f"delta {plan.delta:.2g} is above 1/n, which allows publishing a record. Use a smaller one.")
     if units < FEWEST_UNITS:
-        said.append(f"{units} is few: under a meaningful epsilon they can hardly be heard.")
-    return said
+        remarks.append(f"With only {units} records or users, a meaningful epsilon drowns their votes in noise.")
+    return remarks

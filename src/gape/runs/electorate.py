@@ -1,4 +1,4 @@
-"""The private side of a run: what its records are, how they are opened, known to the ledger, and vote."""
+"""The private side of a run: how its records are opened, identified by the ledger, and vote."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -19,14 +19,14 @@ from gape.voting.electorate import LocalElectorate
 from gape.voting.store import VectorFolder, dataset_digest, is_vector_folder, record_contents, record_digest, salted
 from gape.voting.streamed import StreamedElectorate
 
-Here: TypeAlias = Records | VectorFolder  # read by this process: texts in memory, or their vectors on disk
-Private: TypeAlias = Here | RayElectorate  # or read by workers, where it votes
+Here: TypeAlias = Records | VectorFolder  # opened by this process: records in memory, or vectors on disk
+Private: TypeAlias = Here | RayElectorate  # or by workers of a cluster
 
 
 class TextElectorate(LocalElectorate):
-    """Private texts that vote by their embeddings, known to the ledger by what they say.
+    """Private texts that vote by their embeddings. The ledger identifies them by their content.
 
-    So the budget of a dataset is one, whichever embedder or labels a run uses.
+    A dataset therefore has one budget, whatever embedder or labels a run uses.
     """
 
     def __init__(self, records: Records, points: Points, votes_per_unit: int = 1, votes_per_record: int = 1) -> None:
@@ -41,7 +41,7 @@ class TextElectorate(LocalElectorate):
 
 
 def text_fingerprint(private: Private, salt: bytes) -> str:
-    """Identify records by their texts and users, in any order; the same in memory, on disk and with workers."""
+    """Identify records by their texts and users, in any order: the same in memory, on disk and on workers."""
     if not isinstance(private, Records):
         return private.fingerprint(salt)
     contents = private.contents or record_contents(private.content, private.users)
@@ -49,7 +49,7 @@ def text_fingerprint(private: Private, salt: bytes) -> str:
 
 
 def shares_texts(private: Private, public: Sequence[str], embedder: Callable[[], Embedder]) -> bool:
-    """Whether a private record is among public texts: by case-blind content, or of vectors on disk by the embedding."""
+    """Whether a private record is among public texts, by its content without case, or for vectors by the embedding."""
     if isinstance(private, VectorFolder):
         return private.holds_any(embedder().embed(as_samples(list(public))))
     digests = frozenset(map(text_digest, public))
@@ -59,40 +59,41 @@ def shares_texts(private: Private, public: Sequence[str], embedder: Callable[[],
 
 
 def unit_of(private: Private) -> str:
-    """What is protected: a record, or a user."""
+    """Return the protected unit: record or user."""
     if not isinstance(private, Records):
         return private.unit
     return "record" if private.users is None else "user"
 
 
 def units_of(private: Private) -> int:
-    """Count what is protected; the number is taken as public."""
+    """Return the number of protected units, which is treated as public."""
     if not isinstance(private, Records):
         return private.units
     return len(private) if private.users is None else len(set(private.users.tolist()))
 
 
 def read_records(settings: Settings, source: object = None) -> Records:
-    """Read the private texts, from `source` or from the file that the settings name."""
+    """Read the private records from `source`, or from the file that the settings name."""
     if source is None and not settings.data:
         raise InputError("there is no data; name a file of private texts")
     if source is None and is_vector_folder(settings.data):
         raise InputError(f"{settings.data} holds vectors, and here the texts are needed; name the file they came from")
-    found = settings.data if source is None else source
-    return settings.records.read(found, Columns(settings.text, settings.label, settings.user))
+    return settings.records.read(
+        settings.data if source is None else source, Columns(settings.text, settings.label, settings.user)
+    )
 
 
 def open_private(settings: Settings, source: object = None) -> Here:
-    """Read the private texts, or open the folder of their vectors if that is what the settings name."""
+    """Read the private records, or open the folder of vectors if the settings name one."""
     if source is None and settings.data and is_vector_folder(settings.data) and settings.records.on_disk:
         return VectorFolder(settings.data)
     return read_records(settings, source)
 
 
 def require_embedder(private: Private, embedder: Embedder) -> None:
-    """Refuse an embedder that may not see the texts, or one that is not that of the vectors."""
+    """Refuse an embedder that may not see the texts, or that did not make the vectors."""
     if not isinstance(private, VectorFolder):
-        require_private_embedding(embedder)  # workers see to it too, each for its own
+        require_private_embedding(embedder)  # each worker checks its own as well
         return
     origin = private.manifest.origin
     if (identity := repr(embedder)) != origin.identity:
@@ -103,34 +104,34 @@ def require_embedder(private: Private, embedder: Embedder) -> None:
 
 
 def refuse_shared_corpus(settings: Settings, private: Private, embedder: Callable[[], Embedder]) -> None:
-    """Refuse a corpus that holds a private record, wherever it lies: it would be published as it is.
+    """Refuse a corpus that contains a private record, because the record would be published unchanged.
 
-    Who leaves such texts out of a corpus lets it depend on the private data, which no noise makes up for; so the
-    remedy is another corpus.
+    Removing such texts would make the corpus depend on the private data, which no noise covers. The remedy is another
+    corpus.
     """
     if settings.corpus_may_share or generator_kind(settings) != "corpus":
         return
     if shares_texts(private, public_texts(settings), embedder):
         raise PrivacyError(
-            f"the corpus {settings.generator.partition(':')[2]} holds at least one private record, and is published as "
-            "it is; name one that was made without the private data, or say corpus_may_share if the owner of the data "
-            "agrees, as where records are so short that others have written the same"
+            f"the corpus {settings.generator.partition(':')[2]} contains at least one private record, and its texts "
+            "are published unchanged; name a corpus made without the private data, or give corpus_may_share if the "
+            "owner of the data agrees, for example because records are so short that others have written the same"
         )
 
 
 def make_electorate(
     settings: Settings, private: Private, embedder: Embedder
 ) -> TextElectorate | StreamedElectorate | RayElectorate:
-    """Embed the private texts, once and in memory, if the embedder may see them, or let them vote where they are."""
+    """Embed the private records once, in memory, if the embedder may see them, or let them vote where they are."""
     require_embedder(private, embedder)
-    each = settings.votes_per_record or 1
-    votes = settings.votes_per_unit or each, each
+    per_record = settings.votes_per_record or 1
+    votes = settings.votes_per_unit or per_record, per_record
     if isinstance(private, RayElectorate):
         private.cast(*votes)
         return private
     if isinstance(private, VectorFolder):
         return StreamedElectorate(
-            private, votes_per_unit=votes[0], votes_per_record=each, marks=_marks(settings, private)
+            private, votes_per_unit=votes[0], votes_per_record=per_record, marks=_marks(settings, private)
         )
     if settings.labels is None or private.labels is None:
         points = embedder.embed(private.content)
@@ -140,16 +141,16 @@ def make_electorate(
 
 
 def _marks(settings: Settings, folder: VectorFolder) -> Points | None:
-    """Return the columns that `LabelledEmbedder` puts behind a text, (labels of the folder, k), and its refusals."""
+    """Return the columns that `LabelledEmbedder` appends to texts, (labels of the folder, k)."""
     occurring = folder.manifest.labels
     if settings.labels is None or occurring is None:
         return None
-    largest = _AsLong(folder.manifest.largest_norm)
+    largest = _ConstantNorm(folder.manifest.largest_norm)
     return LabelledEmbedder(largest, settings.labels).embed(labelled(occurring, occurring))[:, 1:]
 
 
-class _AsLong:
-    """Stands for vectors on disk: one column, with the largest of their norms."""
+class _ConstantNorm:
+    """Stands for vectors on disk: one column with the largest of their norms."""
 
     def __init__(self, norm: float) -> None:
         self._norm = norm

@@ -24,7 +24,7 @@ from gape.runs.settings import Settings
 from gape.voting.filling import Filling
 from gape.voting.store import MANIFEST, PARTIAL, Origin, VectorFolder, record_contents, record_digest
 
-_TEXTS_AT_ONCE = 1024  # embedded together: what an interruption costs at most
+_TEXTS_AT_ONCE = 1024  # embedded together: the most that an interruption can lose
 _VECTORS_AT_ONCE = 2**14
 
 
@@ -36,14 +36,14 @@ def embed_texts(
     vectors: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> VectorFolder:
-    """Embed private texts into a folder from which any number of runs can vote, or go on with it, and open it.
+    """Embed private texts into a folder from which any number of runs can vote, or resume doing so, and open it.
 
-    The folder is as private as the texts, which are not needed any more; of the settings, data, columns, embedder and
-    ledger count. Memory does not grow with the data, and whatever stops this, the same call goes on from the last batch
-    to a folder that is the same, byte for byte. With `vectors` nothing is embedded: that column of a parquet file, of
-    fixed-size lists of numbers, holds what the embedder has made of the texts. Without a column of texts beside it, the
-    ledger knows the data by its vectors. A folder that is whole is opened as it is. `progress` is told how many records
-    are there.
+    The folder is as private as the texts, which are no longer needed. Of the settings, only data, columns, embedder and
+    ledger matter. Memory does not grow with the data. After an interruption, the same call resumes at the last batch,
+    and the finished folder is the same, byte for byte. With `vectors` nothing is embedded: that column of a parquet
+    file contains the vectors, as fixed-size lists of numbers. Without a column of texts beside it, the ledger
+    identifies the data by its vectors. A finished folder is opened unchanged. `progress` receives the number of records
+    so far.
     """
     path, settings = Path(folder), settings.anchored()
     rows = _text_rows(settings, source) if vectors is None else _vector_rows(settings, vectors)
@@ -52,14 +52,14 @@ def embed_texts(
         require_private_embedding(embedder)
     elif (width := embedder.embed(as_samples(["a"])).shape[1]) != rows.width:
         raise InputError(
-            f"{settings.embedder} makes {width} numbers of a text, not {rows.width}; name that of the vectors"
+            f"{settings.embedder} returns {width} numbers per text, not {rows.width}; name the embedder of the vectors"
         )
     ledger = settings.ledger or (None if source is not None else settings.data + LEDGER_SUFFIX)
     origin = Origin(rows.source, rows.columns, settings.embedder, repr(embedder), ledger)
     if (path / MANIFEST).exists():
         whole = VectorFolder(path)
         _refuse_other_origin(path, whole.manifest.origin, origin)
-        shutil.rmtree(path / PARTIAL, ignore_errors=True)  # of a process that was killed at its very end
+        shutil.rmtree(path / PARTIAL, ignore_errors=True)  # left by a process that was killed at its very end
         return whole
     lock = _begin(path, origin)
     with locked(lock, path):
@@ -87,11 +87,11 @@ def embed_texts(
 class _Batch:
     """Consecutive records on their way into a folder."""
 
-    contents: list[bytes]  # what identifies each
+    contents: list[bytes]  # by which the ledger identifies each record
     texts: list[str]
     labels: list[str] | None
     users: list[str] | None
-    points: Points | None = None  # where they are known already
+    points: Points | None = None  # if they are known already
     dropped: int = 0  # blank rows among them
 
     def after(self, known: int) -> "_Batch":
@@ -106,16 +106,16 @@ class _Batch:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Private records to be read once, batch by batch."""
+    """Private records that are read once, batch by batch."""
 
     source: str
     columns: dict[str, str | None]
     batches: Callable[[], Iterator[_Batch]]
-    width: int | None = None  # of vectors that are known already
+    width: int | None = None  # of the vectors, if they are known already
 
 
 def _text_rows(settings: Settings, source: object) -> _Rows:
-    """Read what `load_texts` reads, without holding all of it."""
+    """Read what `load_texts` reads, without holding all of it in memory."""
     if source is None and not settings.data:
         raise InputError("there is no data; name a file of private texts")
     table = open_table(settings.data if source is None else source)
@@ -172,24 +172,24 @@ def _vector_rows(settings: Settings, vectors: str) -> _Rows:
 
 
 def _counts_empty_cells(metadata: pq.FileMetaData, vectors: str) -> bool:
-    """Whether a file says itself that vectors are missing: pyarrow before 26 cannot read a column of such."""
+    """Whether the metadata of a file counts missing vectors: pyarrow before 26 cannot read such a column."""
     groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
     columns = (group.column(i) for group in groups for i in range(group.num_columns))
-    found = (each.statistics for each in columns if each.path_in_schema.rsplit(".", 2)[0] == vectors)
-    return any(statistics is not None and bool(statistics.null_count) for statistics in found)
+    of_vectors = (column.statistics for column in columns if column.path_in_schema.rsplit(".", 2)[0] == vectors)
+    return any(statistics is not None and bool(statistics.null_count) for statistics in of_vectors)
 
 
 def _batch(
     settings: Settings, chosen: Sequence[str], rows: Sequence[tuple[str, Sequence[Any]]], points: Points | None = None
 ) -> _Batch:
-    """Check the cells of rows, each with where it is, as `load_texts` does; leave out those whose text is blank."""
+    """Check the cells of rows, given with their position, as `load_texts` does. Rows with a blank text are left out."""
     has_text = points is None or settings.text is not None
     first, readers = int(has_text), name_readers(settings.label, settings.user)  # the columns that hold names
     kept, texts, names = [], list[str](), list[list[str]]()
-    for place, (where, cells) in enumerate(rows):
+    for index, (where, cells) in enumerate(rows):
         text = record_text(cells[0], where) if has_text else ""
         if text is not None:
-            kept.append(place)
+            kept.append(index)
             texts.append(text)
             named = zip(readers, cells[first:], chosen[first:], strict=True)
             names.append([read(cell, where, column) for read, cell, column in named])
@@ -204,7 +204,7 @@ def _batch(
 
 
 def _begin(path: Path, origin: Origin) -> Path:
-    """Make a folder to be filled, or refuse one that holds something else; return its lock."""
+    """Create the folder to fill, or refuse one with other content; return its lock."""
     partial = path / PARTIAL
     begun = partial / "origin.json"
     foreign = path.exists() and (not path.is_dir() or any(entry != partial for entry in path.iterdir()))
@@ -223,17 +223,17 @@ def _begin(path: Path, origin: Origin) -> Path:
 
 
 def _refuse_other_origin(path: Path, old: Origin, new: Origin) -> None:
-    for each in fields(old):
-        before, now = getattr(old, each.name), getattr(new, each.name)
+    for name in (field.name for field in fields(old)):
+        before, now = getattr(old, name), getattr(new, name)
         if before != now:
             raise RunError(
-                f"{path} was begun with {each.name} {before!r}, not {now!r}; use the same settings to go on, or name a "
+                f"{path} was begun with {name} {before!r}, not {now!r}; use the same settings to resume it, or name a "
                 "new folder"
             )
 
 
 def _save(path: Path, value: Any) -> None:
-    """Write JSON that nobody else may read."""
+    """Write JSON that only the owner can read."""
     before = os.umask(0o077)
     try:
         write_json(path, value)

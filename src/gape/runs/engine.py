@@ -1,4 +1,4 @@
-"""The private data as the engine of a run has it: opened by this process, or by the workers of a cluster."""
+"""The private data of a run, opened by this process or by the workers of a cluster."""
 
 import glob
 from collections.abc import Callable, Iterator
@@ -17,15 +17,17 @@ from gape.voting.store import is_vector_folder
 
 @contextmanager
 def engaged(settings: Settings, source: object, connected: Callable[[], None]) -> Iterator[Private]:
-    """Give the private data as the engine has it: opened here, or read and embedded by the workers of a cluster.
+    """Open the private data here, or let the workers of a cluster read and embed it.
 
-    `connected` is called when the cluster is there and workers are about to begin, which takes its time.
+    `connected` is called when the cluster is running and the workers begin, which takes a while.
     """
     if not settings.on_ray:
         yield open_private(settings, source)
         return
     if source is not None or not settings.data:
-        raise InputError("workers read the data themselves, and what is in memory they cannot; name a file they see")
+        raise InputError(
+            "workers read the data themselves and cannot read this process's memory; name a file that they can see"
+        )
     if is_vector_folder(settings.data):
         raise InputError(f"{settings.data} holds vectors, which vote from this machine's disk; use engine local for it")
     refuse_unknown(settings)  # before workers are started
@@ -37,7 +39,7 @@ def engaged(settings: Settings, source: object, connected: Callable[[], None]) -
 
 
 def ray_electorate(settings: Settings) -> RayElectorate:
-    """Have the workers of a cluster read the file of the settings, a part each, as one process would read all of it."""
+    """Let each worker of a cluster read one part of the file; together they read what one process would."""
     settings = settings.anchored()  # workers are in another folder
     shard = TextShard(
         glob.escape(settings.data),
@@ -51,5 +53,5 @@ def ray_electorate(settings: Settings) -> RayElectorate:
 
 
 def workers_of(settings: Settings) -> int:
-    """How many workers of the cluster that this process is connected to do the work."""
+    """Return the number of workers, by default one per core of the connected cluster."""
     return settings.workers or cluster_cores()

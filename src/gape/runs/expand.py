@@ -20,15 +20,15 @@ from gape.runs.selector import keeps_distinct
 
 
 def expand(run: str | Path, count: int, progress: Callable[[int], None] | None = None, **settings: Any) -> Samples:
-    """Return `count` samples: those of a finished run, and further variations of them.
+    """Return `count` samples: those of a finished run and further variations of them.
 
-    It reads published data alone, so the guarantee of the run holds for all of them at no further cost. Recall rises,
-    because more of what the private data contains is near one of them; precision falls, because no vote has judged the
-    new ones. `progress` is told how many the model has written. The generator must be the one that the run recorded;
-    where the folder is from somebody else, `settings` say where it is: generator, base_url, key_variable and such.
+    Only published data is read, so the guarantee of the run covers all of them at no further cost. Recall rises,
+    because more of the private data has a sample nearby. Precision falls, because no votes have selected the new
+    samples. `progress` receives the number of texts written. The generator must be the one that the run recorded. For a
+    folder from somebody else, `settings` give its address: generator, base_url, key_variable and so on.
     """
     folder = SettingsFolder(run)
-    record, _, _ = read_finished(folder.path)
+    record, _, _ = read_finished(folder.path, folder.stored)
     if record.settings is None:
         raise RunError(f"{run} holds no run of `gape run`; name the folder of one")
     by_model = writes(record.settings)
@@ -37,7 +37,7 @@ def expand(run: str | Path, count: int, progress: Callable[[int], None] | None =
     plan = make_plan(chosen)
     samples = record.samples(record.last)
     if count <= len(samples):
-        raise InputError(f"count must be more than the {len(samples)} samples that are there, got {count}")
+        raise InputError(f"count must be more than the {len(samples)} samples of the run, got {count}; raise it")
     written = 0
 
     def note(_: object) -> None:
@@ -51,15 +51,15 @@ def expand(run: str | Path, count: int, progress: Callable[[int], None] | None =
     listener = Listener(note, lambda _: None)
     with remembering(make_model(chosen, folder.layout.answers), folder.layout.answers, listener) as model:
         generator = make_generator(chosen, model, make_prompts(chosen, model), embedder)
-        if (found := describe(generator)) != record.parts["generator"]:
-            # Another one may hold anything, private texts included, and what it writes would carry the guarantee.
+        if (given := describe(generator)) != record.parts["generator"]:
+            # Another generator could write private texts, and these would carry the guarantee.
             raise RunError(
-                f"{run} was made by the generator {record.parts['generator']:.200}, not {found:.200}; give the one it "
+                f"{run} was made by the generator {record.parts['generator']:.200}, not {given:.200}; give the one it "
                 "was made by, with its model, prompts or corpus unchanged"
             )
         turns = -(-(count - len(samples)) // len(samples))
         some = np.concatenate([rng.permutation(len(samples)) for _ in range(turns)])[: count - len(samples)]
-        # New texts where they are to be distinct; else every sample once before the next scale.
+        # New texts if they should be distinct; otherwise every sample once before the next scale.
         usual = (max(plan.scales),) if keeps_distinct(chosen) else plan.scales
         scales = np.resize(np.repeat(usual, len(samples)), len(some))
         return np.concatenate([samples, generator.vary(samples[some], scales, rng)])

@@ -1,4 +1,4 @@
-"""A finished run as files for others: its published data, with a card that says what protects it."""
+"""Export of a finished run: its published data, with a dataset card that explains the guarantee."""
 
 import csv
 import io
@@ -16,20 +16,16 @@ from gape._support.files import json_bytes, table_bytes, write_atomically
 from gape.core.errors import InputError
 from gape.core.types import Samples
 from gape.privacy.accounting import stated
-from gape.privacy.statement import PrivacyStatement
+from gape.privacy.statement import PrivacyStatement, relation_in_words
 from gape.runs.folder.record import RunRecord, read_finished
+from gape.runs.method import method_in_words
 
 Format = Literal["csv", "jsonl", "parquet", "hf"]
 
-_RELATION = {
-    "replace": "replace-one: the private data with one {unit} replaced by another",
-    "add_remove": "add-or-remove-one: the private data with one {unit} more or less",
-}
-
-# A description of a part on the card ends here; the whole is in the settings of the run.
+# Descriptions of parts on the card are cut here; the run folder has all of them.
 _LONGEST_DESCRIPTION = 400
 
-# Addresses of services and files are of no use to others, and may say more than was meant.
+# Addresses of services and files are of no use to others, and may reveal more than intended.
 _ADDRESS = re.compile(r"https?://[^\s'\"]+|(?<=['\"(=])[/~][^'\")]*")
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+!|~-])")
@@ -49,8 +45,8 @@ _POST_PROCESSING = (
 )
 
 _UNPROTECTED = """\
-- What is true of many: the dataset is meant to show it, and with it what can be concluded about one {unit} from all \
-the others.
+- What is true of many: the dataset is meant to show it, and so what can be concluded about one {unit} from all the \
+others.
 - Groups: for k {unit}s together the bound is k times epsilon, with a delta that grows faster than k times.
 - What the generator knew before: text that it learned from elsewhere can appear here, and no noise was added for it. \
 If it was trained on the private data, the guarantee above says nothing.
@@ -65,17 +61,17 @@ def export(
     format: Format,  # noqa: A002  (the users' word)
     rows: Samples | None = None,
 ) -> list[Path]:
-    """Write the published data of a finished run, and nothing else of it, in a format for others.
+    """Write the published data of a finished run to share, and return the files written.
 
-    Only `release/` and the public settings are read, so what is written carries the guarantee of the run. `csv`,
-    `jsonl` and `parquet` write the file `destination`, and beside it a card and the privacy statement; `hf` writes a
-    folder that the Hugging Face hub and `datasets` take as a dataset. Nothing is overwritten. The statement and the
-    card come before the data, and a folder comes as a whole. Returns the files written. `rows` takes the place of the
-    published data; they must be made from it without the private data, as by `expand`, to carry its guarantee.
+    Only `release/` and the public settings are read, so the files carry the guarantee of the run. `csv`, `jsonl` and
+    `parquet` write the file `destination`, with a dataset card and the privacy statement beside it. `hf` writes a
+    folder that the Hugging Face hub and `datasets` read as a dataset. Nothing is overwritten. Statement and card are
+    written before the data, and a folder appears complete or not at all. `rows` replace the published data. To carry
+    its guarantee, they must be made from it without the private data, as by `expand`.
 
-    CSV has every cell in quotes and none changed, so that data survives the way there and back: a text that begins
-    with =, +, - or @ is kept as it is, and spreadsheet programs may take it for a formula. Vectors get a column per
-    dimension in CSV, and lists elsewhere.
+    In CSV every cell is quoted and none is changed, so that data survives a round trip. A text that begins with =, +, -
+    or @ is kept as it is, and spreadsheet programs may read it as a formula. Vectors become one column per dimension in
+    CSV, and lists in other formats.
     """
     if format not in get_args(Format):
         raise InputError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
@@ -84,7 +80,7 @@ def export(
     if rows is not None:
         table = pa.table(record.modality.publish(rows))
     card = _card(destination.stem, record, statement, table, hub=format == "hf")
-    privacy = json_bytes(asdict(statement))  # not as the folder has it, where more may stand
+    privacy = json_bytes(asdict(statement))  # not the file of the folder, which may contain more
     if format == "hf":
         content = {
             "privacy.json": privacy,
@@ -136,7 +132,7 @@ def _refuse_existing(destination: Path, *files: Path) -> None:
 
 
 def _write_folder(destination: Path, content: dict[str, bytes]) -> list[Path]:
-    """Write a folder under another name and rename it, so that it is there as a whole or not at all."""
+    """Write a folder under another name and rename it, so that it appears complete or not at all."""
     _refuse_existing(destination, destination)
     unfinished = destination.with_name(f".{destination.name}.{os.getpid()}.tmp")
     try:
@@ -150,12 +146,12 @@ def _write_folder(destination: Path, content: dict[str, bytes]) -> list[Path]:
 
 
 def _card(name: str, record: RunRecord, statement: PrivacyStatement, table: pa.Table, *, hub: bool) -> bytes:
-    """Describe the dataset and its guarantee for a privacy officer, with the metadata that the hub reads first."""
+    """Describe the dataset and its guarantee for a privacy officer, with the metadata of the hub in front."""
     columns = _in_markdown(", ".join(table.column_names))
     summary = (
-        f"{len(table)} synthetic records; columns: {columns}. Every row was written by a generator, or taken by it "
-        "from public texts; private records only voted on candidates (Private Evolution), and rows are those that were "
-        "kept, or variations of them."
+        f"{len(table)} synthetic records; columns: {columns}. A generator wrote every row or took it from public "
+        "texts. Private records only voted on candidates (Private Evolution); the rows are the selected candidates, or "
+        "variations of them."
     )
     parts = [
         _front_matter(name, statement, len(table), hub=hub),
@@ -173,13 +169,13 @@ def _card(name: str, record: RunRecord, statement: PrivacyStatement, table: pa.T
 
 
 def _in_markdown(text: str) -> str:
-    """Write a text so that Markdown and HTML take it for what it says, on one line."""
+    """Escape a text for Markdown and HTML, on one line."""
     return _MARKUP.sub(r"\\\1", " ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _front_matter(name: str, statement: PrivacyStatement, rows: int, *, hub: bool) -> str:
     size = next((text for limit, text in _SIZES.items() if rows < limit), "n>1M")
-    pretty = json.dumps(name).replace("\x7f", "\\u007f")  # a JSON string is one of YAML but for this
+    pretty = json.dumps(name).replace("\x7f", "\\u007f")  # the one difference between strings of JSON and YAML
     lines = [f"pretty_name: {pretty}", "tags:", "- synthetic"]
     lines += ["- differential-privacy"] if statement.private else ["- not-private"]
     lines += ["size_categories:", f"- {size}"]
@@ -194,10 +190,10 @@ def _guarantee(statement: PrivacyStatement) -> list[str]:
         "Guarantee": "(epsilon, delta)-differential privacy",
         "Epsilon": stated(statement.epsilon),
         "Delta": stated(statement.delta),
-        "Neighbouring data": _RELATION[statement.neighbours].format(unit=unit),
+        "Neighbouring relation": relation_in_words(statement.neighbours, unit, named=True),
         "Unit of privacy": f"one {unit}",
-        "Mechanism": "discrete Gaussian noise on the number of votes that each candidate gets, a vote being for the "
-        "candidate, or one of the few, nearest in the embedding",
+        "Mechanism": "nearest-candidate votes with discrete Gaussian noise: each record votes for the candidate, or "
+        "the few candidates, nearest to it in the embedding, and noise is added to each count",
         "Releases": f"{len(statement.sigma)}, each depending on those before it",
         "Scale of the noise": ", ".join(f"{scale:g}" for scale in sorted(set(statement.sigma))) + " votes",
         f"Votes of one {unit}": f"at most {statement.votes_per_unit} in a release",
@@ -213,12 +209,14 @@ def _public(record: RunRecord, statement: PrivacyStatement) -> str:
     names = ("rounds", "samples", "initial", "scales", "copies", "keep", "votes_per_unit")
     lines = [
         *([f"The number of {statement.unit}s in the private data."] if statement.neighbours == "replace" else []),
-        "The names of the columns, the labels where there are any, and of a table what its columns can hold.",
+        "The names of the columns, the possible labels, and for a table the possible values of its columns.",
         "The settings: " + ", ".join(f"{name} {getattr(record.plan, name)}" for name in names) + ".",
-        f"The generator, taken not to depend on the private data, with its prompts: `{generator}`",
+        f"The generator with its prompts, assumed to be independent of the private data: `{generator}`",
         f"The embedder: `{embedder}`",
         f"The selection rule: `{selector}`",
     ]
+    if record.settings is not None:
+        lines.append(f"The method: {method_in_words(record.settings)}")
     return "\n".join(f"- {line}" for line in lines)
 
 

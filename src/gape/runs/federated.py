@@ -26,9 +26,9 @@ def run_federated(
 ) -> tuple[State, PrivacyStatement]:
     """Run Private Evolution as `gape.run` does, with votes that arrive with their noise.
 
-    The published data is (epsilon, delta)-DP as its statement says, for everything on one device, as long as no more
-    devices collude than the terms allow; towards the server that promise is `terms.epsilon`, which counts spare
-    ballots too. A run that stops because too few devices could be reached is resumed by the same call.
+    The published data is (epsilon, delta)-DP as stated, for everything on one device, as long as no more devices
+    collude than the terms allow. Against the server the guarantee is `terms.epsilon`, which also counts spare ballots.
+    If too few devices can be reached, the run stops, and the same call resumes it.
     """
     terms = electorate.terms
     agreed = (terms.sigma, terms.delta, terms.neighbours)
@@ -38,7 +38,7 @@ def run_federated(
             f"the terms {terms.ballots}, {terms.sigma:g}, {terms.delta:g} and {terms.neighbours!r}; make the terms "
             "with Terms.for_plan"
         )
-    if ledger.budget.delta < terms.delta:  # the shares were chosen to cost nothing beside a delta of this size
+    if ledger.budget.delta < terms.delta:  # the shares cost nothing only at a delta of this size
         raise PrivacyError(
             f"the ledger counts at delta {ledger.budget.delta:g} and the terms are for {terms.delta:g}; make the plan "
             "and the terms with the delta of the ledger"

@@ -1,4 +1,4 @@
-"""What writes the candidates of a text run, from its settings. Nothing private gets here."""
+"""The generator of a run, from its settings. Nothing private reaches it."""
 
 import importlib
 import importlib.util
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,9 +28,9 @@ from gape.language.weights import SMOLLM2, fetch
 from gape.runs.advice import TOKENS_PER_SECOND_PER_CORE, WritingFigures
 from gape.runs.settings import Settings
 
-_TOPICS = (20, 100)  # topics to ask the model for: as many as texts to begin with, within these
+_TOPICS = (20, 100)  # least and most topics to ask the model for; in between, as many as initial texts
 
-# Parts that need more than a plain installation, where there are such: module and class.
+# Parts that need optional packages: module and class.
 OPTIONAL = {
     "hf": ("gape.language.transformers", "TransformersModel"),
     "st": ("gape.embedders.sentence_transformers", "SentenceTransformer"),
@@ -39,14 +39,14 @@ OPTIONAL = {
 
 @dataclass(frozen=True)
 class Listener:
-    """Who is told of every answer of the model, and of those that were not on disk yet."""
+    """Callbacks for every answer of the model, and for those that were not on disk yet."""
 
     answered: Callable[[Completion], None]
     asked: Callable[[Completion], None]
 
 
 def make_model(settings: Settings, answers: Path) -> LanguageModel | None:
-    """Return the language model; None where none writes. `answers` tells what the run has used so far."""
+    """Return the language model; None if none writes. `answers` is the file of what the run has used so far."""
     kind, name = generator_kind(settings), settings.generator.partition(":")[2]
     if not writes(settings):
         return None
@@ -58,22 +58,22 @@ def make_model(settings: Settings, answers: Path) -> LanguageModel | None:
 
 
 def require_votes_may_leave(settings: Settings, votes: str = "") -> None:
-    """Refuse a service that would see what follows from votes without privacy, unless their owner agrees.
+    """Refuse a service that would see the outcome of votes without privacy, unless the data owner agrees.
 
-    Its prompts vary the survivors. `votes` says of which votes that is known; else the settings tell.
+    Its prompts contain the survivors. `votes` describes such votes; by default the settings tell.
     """
     votes = votes or ("votes without noise" if settings.epsilon == math.inf else "")
     if not votes or settings.exact_votes_may_leave or not settings.generator.startswith("openai:"):
         return
     raise PrivacyError(
         f"{settings.generator} would be asked to vary texts chosen by {votes}, which tells the service about "
-        "private records; use a model on this machine, or say exact_votes_may_leave if the owner of the data agrees"
+        "private records; use a model on this machine, or give exact_votes_may_leave if the owner of the data agrees"
     )
 
 
 @contextmanager
 def remembering(model: LanguageModel | None, answers: Path, listener: Listener) -> Iterator[LanguageModel | None]:
-    """Give the model with its answers kept in the file `answers`, and the listener told of them."""
+    """Yield the model with its answers stored in the file `answers` and reported to the listener."""
     if model is None:
         yield None
         return
@@ -82,29 +82,32 @@ def remembering(model: LanguageModel | None, answers: Path, listener: Listener) 
 
 
 def make_prompts(settings: Settings, model: LanguageModel | None, embedder: Embedder | None = None) -> Prompts:
-    """Return what is asked of the model; topics of a domain come from the model itself where none are given.
+    """Return the prompts. If a domain is given without topics, the model is asked for them.
 
-    With an embedder they are checked by it (`topics_from_model`).
+    With an embedder these topics are checked (`topics_from_model`).
     """
     if settings.prompts is not None:
         prompts = load(settings.prompts)
     else:
         prompts = generic(settings.domain or load("generic").domain)
+    if settings.domain is not None:
+        prompts = replace(prompts, domain=settings.domain)
+    if settings.words is not None:
+        prompts = replace(prompts, words=settings.words)
+    if settings.bare_prompts:
+        return prompts.bare()
     topics = settings.topics
     if topics is None and model is not None and settings.domain is not None and settings.prompts is None:
         wanted = min(max(settings.initial or 0, _TOPICS[0]), _TOPICS[1])
         rng = np.random.default_rng([settings.seed, *b"topics"])
         topics = topics_from_model(model, settings.domain, wanted, rng, embedder)
-    if settings.domain is not None:
-        prompts = replace(prompts, domain=settings.domain)
-    prompts = prompts.with_topics(topics) if topics else prompts
-    return prompts if settings.words is None else replace(prompts, words=settings.words)
+    return prompts.with_topics(topics) if topics else prompts
 
 
 def make_generator(
     settings: Settings, model: LanguageModel | None, prompts: Prompts, embedder: Embedder | None
 ) -> Generator:
-    """Return what writes candidates, one for every label where there are labels; a corpus needs the embedder."""
+    """Return the generator, with one part per label if there are labels. A corpus needs the embedder."""
     if settings.generator == settings.modality:
         return settings.records.generator()
     corpus = None if model is not None or embedder is None else CorpusText(public_texts(settings), embedder)
@@ -115,8 +118,7 @@ def make_generator(
         known = cast(LanguageModel, model)
         if settings.variation == "resample":
             return ResampledText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
-        by = cast(Literal["rephrase", "fill"], settings.variation)
-        return PromptedText(known, prompts, by=by, temperature=settings.temperature, distinct=settings.distinct)
+        return PromptedText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
 
     if settings.labels is None:
         return writer(prompts)
@@ -124,14 +126,14 @@ def make_generator(
 
 
 def describe_writer(settings: Settings) -> WritingFigures:
-    """Return the numbers that time and cost of resolved settings follow from."""
+    """Return the numbers that determine time and cost of resolved settings."""
     kind = generator_kind(settings)
     words = settings.words or load(settings.prompts or "generic").words
     scales = settings.scales or (1.0,)
     return WritingFigures(
         words=words,
         rewritten=sum(scales) / len(scales) if settings.variation == "resample" else 1.0,
-        reads_sample=settings.variation in {"rephrase", "fill"},
+        reads_sample=settings.variation == "rephrase",
         model=writes(settings),
         samples_per_second=settings.records.per_second,
         tokens_per_second=TOKENS_PER_SECOND_PER_CORE * cores() if kind == "embedded" else None,
@@ -142,17 +144,17 @@ def describe_writer(settings: Settings) -> WritingFigures:
 
 
 def writes(settings: Settings) -> bool:
-    """Whether a language model writes, and neither a corpus nor the modality itself."""
+    """Whether a language model writes, rather than a corpus or the modality itself."""
     return generator_kind(settings) not in {"corpus", settings.modality}
 
 
 def generator_kind(settings: Settings) -> str:
-    """Return what comes before the colon of the generator, if it suits the modality."""
+    """Return the kind of the generator, the part before the colon, if it suits the modality."""
     return kind_of(settings.generator, settings.kind.writers(), "generator")
 
 
 def kind_of(spec: str, known: tuple[str, ...], what: str) -> str:
-    """Return what comes before the colon of a spec, if it is one that is known and that this version has."""
+    """Return the kind of a part, before the colon of its spec, if it is known and installed."""
     kind, colon, name = spec.partition(":")
     for form in known:
         if form.partition(":")[0] == kind and bool(name) == bool(form.partition(":")[2]) == bool(colon):
@@ -163,13 +165,13 @@ def kind_of(spec: str, known: tuple[str, ...], what: str) -> str:
 
 
 def optional_part(kind: str) -> Callable[[str], Any]:
-    """Return the class of a part that not every version has."""
+    """Return the class of an optional part."""
     module, name = OPTIONAL[kind]
     return cast(Callable[[str], Any], getattr(importlib.import_module(module), name))
 
 
 class _PublicTexts(tuple[str, ...]):
-    """The texts of a public corpus, by number and content to whatever describes a run."""
+    """The texts of a public corpus. Their repr, which describes a run, is their number and a digest."""
 
     __slots__ = ()
 
@@ -178,18 +180,18 @@ class _PublicTexts(tuple[str, ...]):
 
 
 def public_texts(settings: Settings) -> Sequence[str]:
-    """Read the records of the corpus; their repr is their number and content."""
+    """Read the records of the corpus; their repr is their number and a digest."""
     path = settings.generator.partition(":")[2]
     return _PublicTexts(settings.records.read_corpus(path, settings.corpus_text).tolist())
 
 
 def about_label(prompts: Prompts, column: str | None, label: str) -> Prompts:
-    """Have random texts written for a label; variations of them keep it by themselves."""
+    """Ask for random texts with a label. Their variations keep it."""
     return replace(prompts, random=tuple(f"{template}\n{column}: {label}" for template in prompts.random))
 
 
 def _service(settings: Settings, name: str, answers: Path) -> LanguageModel:
-    """Return a hosted model whose caps hold for the whole run, whatever earlier processes have used of them."""
+    """Return a hosted model whose caps hold for the whole run, including what earlier processes have used."""
     from gape.language.openai import OpenAIModel  # noqa: PLC0415  (heavy)
 
     _, used = stored_tokens(answers)
@@ -200,7 +202,7 @@ def _service(settings: Settings, name: str, answers: Path) -> LanguageModel:
     }
     for cap, rest in left.items():
         if rest is not None and tokens and rest <= 0:
-            raise SpendingError(f"the run has used its {cap} of {getattr(settings, cap):g}; raise it to go on")
+            raise SpendingError(f"the run has used its {cap} of {getattr(settings, cap):g}; raise it to resume")
     return OpenAIModel(
         model=name,
         base_url=settings.base_url,

@@ -1,4 +1,4 @@
-"""How far a text run is."""
+"""Progress of a run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,39 +11,39 @@ from gape.runs.advice import calls_of
 
 @dataclass(frozen=True)
 class Progress:
-    """A moment of a run, told after every text and every step."""
+    """The state of a run, reported after each text and each step."""
 
     doing: str
-    round: int  # that the texts are written for; 0 at the start
+    round: int  # whose texts are written; 0 at the start
     rounds: int
-    written: int  # texts so far, of all rounds
-    texts: int  # that will be written
-    asked: int  # answers that this process had from the model, those rejected included
-    tokens: int  # written by the model for them
-    cost: float  # of those, at the prices given
-    share: float | None = None  # of what is being done that is done, where it is not texts that are written
+    written: int  # texts so far, in all rounds
+    texts: int  # to be written in all rounds
+    asked: int  # answers of the model in this process, including rejected ones
+    tokens: int  # written by the model for these answers
+    cost: float  # of these answers, at the prices of the settings
+    share: float | None = None  # done of the current step, if it does not write texts
 
 
 class Tracker:
-    """Follows a run from the answers of its model and its states."""
+    """Follows a run by the answers of its model and by its states."""
 
     def __init__(
         self, plan: Plan, prices: tuple[float, float], report: Callable[[Progress], None], *, writes: bool = True
     ) -> None:
-        """Report to `report`; `prices` are for a million tokens read and written. `writes`: whether a model does."""
+        """Report to `report`. `prices` are per million input and output tokens; `writes` is whether a model writes."""
         self._plan, self._report, self._prices = plan, report, prices
         self._calls = calls_of(plan) if writes else (0,) * (plan.rounds + 1)
-        self._turn = 0  # how often texts were written; the start is the first time
+        self._turn = 0  # number of batches of texts written; the start is the first
         self._answers = self._asked = self._prompt = self._completion = 0
         self._doing = "starting"
 
     def begin(self, batches: int) -> None:
-        """Go on from what is on disk: how often texts were written, the start included."""
+        """Resume from disk, where this many batches of texts were written, including the start."""
         self._turn, self._answers = batches, 0
         self.say("writing")
 
     def say(self, doing: str, share: float | None = None) -> None:
-        """Tell what is being done now, and what share of it is done."""
+        """Report the current step, and the share of it that is done."""
         self._doing = doing
         before, stage = sum(self._calls[: self._turn]), (*self._calls, 0)[min(self._turn, len(self._calls))]
         spent = self._prompt * self._prices[0] + self._completion * self._prices[1]
@@ -62,18 +62,18 @@ class Tracker:
         )
 
     def asked(self, completion: Completion) -> None:
-        """Take note of an answer that the model was asked for."""
+        """Count an answer that the model was asked for."""
         self._asked += 1
         self._prompt += completion.prompt_tokens
         self._completion += completion.completion_tokens
 
-    def answered(self, completion: Completion) -> None:  # noqa: ARG002  (that there is one is enough)
-        """Take note of an answer, from the model or from the disk."""
+    def answered(self, completion: Completion) -> None:  # noqa: ARG002  (only the number counts)
+        """Count an answer, from the model or from disk."""
         self._answers += 1
         self.say(self._doing)
 
     def state(self, state: State) -> None:
-        """Take note of a step of the run."""
+        """Follow a step of the run."""
         self._answers = 0
         if state.proposal is not None:
             self._turn = state.round + 2

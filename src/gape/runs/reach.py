@@ -1,7 +1,7 @@
-"""What settings make a command reach beyond a run folder: files, addresses, keys and machines.
+"""Settings that make a command reach outside a run folder: files, addresses, keys and machines.
 
-In a folder that this user did not write on this machine, such settings are a stranger's wish. They are followed only
-where the user gives them again, and the error names what the folder wanted.
+If someone else wrote the folder, such settings are not trusted. They are followed only if the user gives them again,
+and the error names what the folder asked for.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,14 +15,14 @@ from gape.runs.settings import LOCAL, Settings
 
 Use: TypeAlias = Literal["generator", "embedder", "data", "ledger", "engine"]
 
-_DEFAULTS = {each.name: each.default for each in fields(Settings)}
+_DEFAULTS = {setting.name: setting.default for setting in fields(Settings)}
 
-# Settings that reach outside, whatever they are used for; generator and embedder do in some of their forms.
+# Settings that can reach outside; generator and embedder only in some of their forms.
 OUTSIDE = (
     *("data", "ledger", "generator", "prompts", "base_url", "key_variable", "key_file"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "engine"),
 )
-# Of these, what can be reset where it is not used, without changing what the others mean.
+# Those that can be reset if they are not used, without changing the meaning of the others.
 _RESET = frozenset(OUTSIDE) - {"generator", "embedder", "prompts"}
 
 
@@ -43,14 +43,14 @@ def reaching(settings: Settings, uses: Collection[Use]) -> list[str]:
 
 
 def confined(folder: Path, stored: Settings, given: Mapping[str, Any], uses: Collection[Use]) -> Settings:
-    """Join the settings of a stranger's folder with what the user gives; refuse what would reach outside by itself."""
+    """Merge the settings of someone else's folder with the user's, and refuse those that would reach outside."""
     settings = stored.with_values(**given)
     if wanted := [name for name in reaching(settings, uses) if name not in given]:
-        said = ", ".join(f"{name} {brief(getattr(settings, name))}" for name in wanted)
+        values = ", ".join(f"{name} {brief(getattr(settings, name))}" for name in wanted)
         flags = " ".join(f"--{name.replace('_', '-')}" for name in wanted)
         raise PrivacyError(
-            f"{folder} was not written by you on this machine, so its {said} is not followed; look at it, and give "
-            f"what is right as {flags}"
+            f"{folder} was not written by you on this machine, so its {values} is not followed; check it, and give "
+            f"the right value as {flags}"
         )
     unused = _RESET - set(given) - set(reaching(settings, uses))
     return settings.with_values(**{name: _DEFAULTS[name] for name in unused})

@@ -1,4 +1,4 @@
-"""Settings as they will be used: what is left open follows from other settings and from public numbers."""
+"""Resolving settings: values left open follow from other settings and from public numbers."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -15,20 +15,19 @@ from gape.runs.selector import varies_start, votes_suit_noise
 from gape.runs.settings import START, Settings
 from gape.voting.store import VectorFolder
 
-# Scales and copies of each way to vary a text: seven variations each, because they mattered more than anything else. Of
-# resampling, three are new texts after the sample, which can survive beside it; a new beginning and a new end of it can
-# survive beside each other (experiments/varied_text). A scale of a corpus is an exponent: of 10,000 texts, the 6 to
-# 1,600 nearest.
+# Scales and copies of each way to vary a text: seven variations, because their number mattered most. Three of the
+# resampled ones are new texts like the sample, which can survive beside it; a new beginning and a new end of it can
+# survive beside each other (experiments/varied_text). The scale of a corpus is an exponent: of 10,000 texts, the
+# nearest 6 to 1,600.
 VARIATIONS: dict[str, tuple[tuple[float, ...], int]] = {
     "resample": ((0.6, 0.6, 0.6, 0.6, 0.9, 0.9, 0.9), 1),
     "rephrase": ((1.0,), 7),
-    "fill": ((0.5,), 7),
     "corpus": ((0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), 1),
 }
 
 
 def resolved(settings: Settings, private: Private) -> Settings:
-    """Fill in what follows from other settings and from public numbers: the settings as they will be used."""
+    """Return the settings as they will be used, with everything filled in that follows from public numbers."""
     if isinstance(private, VectorFolder):
         settings = _of_folder(settings, private)
     refuse_unknown(settings)
@@ -60,25 +59,21 @@ def resolved(settings: Settings, private: Private) -> Settings:
         copies=copies,
     )
     if labels is not None and _known(settings.initial) < len(labels):
-        said = f"initial must be at least the number of labels, {len(labels)}, for each begins with a text"
-        raise InputError(f"{said}, got {settings.initial}")
+        raise InputError(
+            f"initial must be at least {len(labels)}, one text per label, got {settings.initial}; raise it"
+        )
     votes = settings.votes_per_record or _votes_per_record(settings, units)
     return settings.with_values(votes_per_record=votes, votes_per_unit=settings.votes_per_unit or votes)
 
 
 def _refuse_what_counts(settings: Settings) -> None:
-    """Refuse what would follow from the number of records where that is what neighbouring data differ in."""
+    """Refuse defaults that depend on the number of records if that number is private."""
     for name, example in (("delta", "1e-6"), ("samples", "500")):
         if getattr(settings, name) is None:
             raise InputError(
                 f"under neighbours add_remove the number of records is private, and {name} would follow from it; give "
                 f"{name}, {example} for instance, or use neighbours replace"
             )
-    if settings.selector == "bounded-lipschitz":
-        raise InputError(
-            "the selector bounded-lipschitz uses the number of records, which is private under neighbours add_remove; "
-            "use neighbours replace, or another selector"
-        )
 
 
 def _votes_per_record(settings: Settings, units: int) -> int:
@@ -108,7 +103,7 @@ def make_plan(settings: Settings) -> Plan:
 
 
 def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:
-    """How texts are varied, at which scales, and how often at each."""
+    """Return how texts are varied, at which scales, and how often at each."""
     kind = generator_kind(settings)
     usual = {"openai": "rephrase", "corpus": None, settings.modality: None}.get(kind, "resample")
     variation = settings.variation or usual
@@ -116,8 +111,7 @@ def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], in
         _check_corpus(settings)
     if kind == "openai" and variation == "resample":
         raise InputError(
-            "variation 'resample' needs a model that goes on from an opening, and a chat service does not; use "
-            "'rephrase' or 'fill'"
+            "variation 'resample' needs a model that can continue an opening, and a chat service cannot; use 'rephrase'"
         )
     if kind == settings.modality:
         scales, copies = settings.records.scales, 1
@@ -129,12 +123,14 @@ def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], in
 
 
 def _check_corpus(settings: Settings) -> None:
-    """Refuse a corpus that is not there, that is the private data, or whose texts cannot be told."""
+    """Refuse a corpus that is missing, that is the private data, or whose text column is not clear."""
     file = settings.generator.partition(":")[2]
     if not Path(file).exists():
         raise InputError(f"there is no corpus {file}; name a file of public texts after corpus:")
     if settings.data and Path(settings.data).exists() and Path(settings.data).samefile(file):
-        raise PrivacyError(f"{file} is the private data, and a corpus is published as it is; name one of public texts")
+        raise PrivacyError(
+            f"{file} is the private data, and a corpus is published unchanged; name a file of public texts"
+        )
     try:
         settings.records.check_corpus(file, settings.corpus_text)
     except InputError as error:
@@ -142,24 +138,25 @@ def _check_corpus(settings: Settings) -> None:
 
 
 def refuse_unknown(settings: Settings) -> None:
-    """Refuse what no data could make right: no epsilon, and parts that there are not."""
+    """Refuse settings that are wrong for any data: a missing epsilon, or unknown parts."""
     if settings.epsilon is None:
         raise InputError("epsilon must be given; 1 is a strong guarantee, 8 a weak one, inf none at all")
     kind_of(settings.embedder, settings.kind.comparers(), "embedder")
     settings.records  # noqa: B018  (rejects a schema that is not one)
     for name in ("max_cost", "max_tokens_total"):
         if getattr(settings, name) is not None and not settings.generator.startswith("openai:"):
-            said = f"{name} caps what a service is asked for, and the generator {settings.generator} is none"
-            raise InputError(f"{said}; leave it out")
+            raise InputError(
+                f"{name} limits a service, and the generator {settings.generator} is not one; leave it out"
+            )
     if settings.prompts is not None:
-        load(settings.prompts)  # which refuses what is none
+        load(settings.prompts)  # refuses unknown prompts
     variations_of(settings)
 
 
 def _of_folder(settings: Settings, folder: VectorFolder) -> Settings:
-    """Join settings with those that the vectors were made by; a run must not read the data in another way.
+    """Merge settings with those of the embedded vectors. A run must not read the data in another way.
 
-    The ledger is that of the texts: they have one budget, however they are read.
+    The ledger is that of the texts, which have one budget however they are read.
     """
     origin = folder.manifest.origin
     for name, column in origin.columns.items():
@@ -176,17 +173,17 @@ def _labels(settings: Settings, private: Private) -> tuple[str, ...] | None:
     if settings.labels is not None or isinstance(private, RayElectorate):
         return settings.labels
     if isinstance(private, VectorFolder):
-        found = private.manifest.labels if settings.label is not None else None
+        occurring = private.manifest.labels if settings.label is not None else None
     else:
-        found = None if private.labels is None else tuple(private.labels.tolist())
-    if found is None:
+        occurring = None if private.labels is None else tuple(private.labels.tolist())
+    if occurring is None:
         return None
     if not settings.labels_are_public:
         raise InputError(
-            "which labels occur is private too; list those that can occur as labels, or say by labels_are_public that "
-            "the ones in the data are no secret"
+            "which labels occur is private; list all possible labels as labels, or give labels_are_public if they are "
+            "public"
         )
-    return tuple(sorted(set(found)))
+    return tuple(sorted(set(occurring)))
 
 
 def _known(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A run from its first candidate to its published folder: the loop, the ledger and the disk together."""
+"""A run from its first candidate to its published folder: the loop, the ledger and the disk."""
 
 from __future__ import annotations
 
@@ -37,21 +37,23 @@ def run(
     last_pass: LastPass | None = None,
     modality: Modality | None = None,
 ) -> tuple[State, PrivacyStatement]:
-    """Run Private Evolution in a folder, or go on with the run that is there, and publish the result.
+    """Run Private Evolution in a folder, or resume the run in it, and publish the result.
 
-    The published data is (epsilon, delta)-DP as its statement says. A run that was stopped, at any instant, is resumed
-    by the same call and ends as it would have; rounds that were paid for are not paid for again. A finished run is
-    extended by the same call with `plan.extended(rounds)`, charged for what it adds. Where other versions of this
-    package, or of those that decide bits of its result, made the run so far, a `VersionWarning` says so. No part may be
-    made from the private data: only votes are paid for. With a `last_pass` texts that repeat another are rewritten
-    before they are published; the state that is returned has them as they are published. The
-    `modality` says what samples are; without one they are taken for texts, vectors, or rows of a table, by what they
-    look like.
+    The published data is (epsilon, delta)-DP as stated. A run that was stopped at any point is resumed by the same call
+    and ends as it would have ended; no round is paid for twice. The same call with `plan.extended(rounds)` extends a
+    finished run and charges what it adds. If other versions of this package, or of packages that affect the result,
+    made the run so far, a `VersionWarning` says so.
+
+    No part may depend on the private data: only votes are accounted for. With a `last_pass`, texts that repeat another
+    are rewritten before they are published, and the returned state contains them as published. The `modality` says what
+    samples are; by default they are recognised as texts, vectors or rows.
     """
     parts = {"generator": describe(generator), "embedder": describe(embedder), "selector": describe(select)}
     on_disk = RunFolder.find(folder, plan, parts, ledger.id, modality)
     account = Account(ledger, on_disk.run)
-    account.require(on_disk.plan.releases)  # a run that is refused leaves the disk as it was
+    account.require(
+        on_disk.plan.releases
+    )  # before anything is written, so that a refused run leaves the disk unchanged
     with on_disk.locked():
         on_disk.prepare()
         ledger.reserve(on_disk.run, on_disk.plan.releases, on_disk.lock)
@@ -73,7 +75,7 @@ def run(
 
 
 def _rewritten(folder: RunFolder, state: State, last_pass: LastPass) -> Samples:
-    """Return the samples after the last pass, which is kept: a run that is published again publishes the same."""
+    """Return the samples after the last pass. It is stored, so that publishing again publishes the same."""
     kept = folder.rewritten(state.round)
     if kept is None:
         kept = last_pass(state.synthetic, np.random.default_rng([folder.plan.seed, state.round, *b"last pass"]))
@@ -82,15 +84,15 @@ def _rewritten(folder: RunFolder, state: State, last_pass: LastPass) -> Samples:
 
 
 def _refuse_forgotten(account: Account, state: State | None, folder: Path) -> None:
-    """Refuse a ledger that knows of fewer releases than the folder holds: it would state too small a cost."""
+    """Refuse a ledger with fewer releases than the folder: it would state too small a cost."""
     made, known = (0 if state is None else state.round), len(account.ledger.releases(account.run))
     if known < made:
         raise PrivacyError(
-            f"the ledger {account.ledger.path} knows of {known} releases of {folder}, which holds {made}: it is an "
-            "older copy; put the newest one back"
+            f"the ledger {account.ledger.path} has {known} releases of {folder}, which has {made}: it is an older "
+            "copy; restore the newest one"
         )
 
 
 def describe(part: object) -> str:
-    """Name a part with its settings, so that a folder can refuse to go on with another one."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(part))  # an address says nothing and changes every time
+    """Describe a part with its settings, so that a run cannot be resumed with another one."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(part))  # addresses differ between processes

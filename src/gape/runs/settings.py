@@ -1,48 +1,43 @@
-"""Every choice of a run, as plain values: what the command line's flags, a TOML file and Python all set."""
+"""The settings of a run as plain values. The command line, TOML files and Python all set the same ones."""
 
-import math
-import os
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from gape._support.values import as_toml, brief, converted, kind_in_words, nearest_name, toml_file
-from gape.core.errors import InputError, PrivacyError, RunError
+from gape.core.errors import InputError, PrivacyError
 from gape.modalities import Modality, is_part, kind_named, modality, usual_modality
 from gape.privacy.accounting import Neighbours
+from gape.runs.paths import WITH_PATHS, anchored
 
 T = TypeVar("T")
 
-# As their authors run them: 7 rephrasings of every sample, m = 2,000, T = 10, a start of 2m. AugPE keeps the selected
-# among the candidates, SubsamplePE does not. What is not listed is as for GAPE, so that comparisons are fair.
+# Three methods as published: 7 rephrasings of each sample, m = 2,000, T = 10, a start of 2m. SubsamplePE alone does not
+# keep the selected samples among the candidates. What is not listed is as for gape, the default of this package.
+_PUBLISHED: Mapping[str, Any] = {"samples": 2000, "rounds": 10, "variation": "rephrase", "distinct": False}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "gape": {},
-    "augpe": {"selector": "ranking", "samples": 2000, "rounds": 10, "variation": "rephrase", "distinct": False},
-    "subsamplepe": {
-        "selector": "subsampling",
-        "samples": 2000,
-        "rounds": 10,
-        "variation": "rephrase",
-        "keep": False,
-        "distinct": False,
-    },
+    "gape-paper": {**_PUBLISHED, "selector": "gape-paper", "bare_prompts": True},
+    "augpe": {**_PUBLISHED, "selector": "ranking"},
+    "subsamplepe": {**_PUBLISHED, "selector": "subsampling", "keep": False},
 }
-START = {"gape": 1, "augpe": 2, "subsamplepe": 2}  # the size of S(0), in multiples of m
+START = {"gape": 1, "gape-paper": 2, "augpe": 2, "subsamplepe": 2}  # the size of S(0), in multiples of m
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "neighbours": get_args(Neighbours),
     "preset": tuple(PRESETS),
-    "variation": ("resample", "rephrase", "fill"),
-    "selector": ("gape", "ranking", "subsampling", "kmedoids", "bounded-lipschitz"),
+    "variation": ("resample", "rephrase"),
+    "selector": ("gape", "gape-paper", "ranking", "subsampling"),
 }
+# Settings of earlier versions that are left to Python, with the value that the default rule still has.
+RETIRED: Mapping[str, Any] = {"threshold": "auto", "signed": False}
 LOCAL, RAY = "local", "ray"
 ENGINES = (LOCAL, RAY, f"{RAY}:ADDRESS")
 
-# What the owner of the data agrees to. A file or a folder cannot agree: every process must be told again.
+# Consent of the data owner. A file or a folder cannot give it: each process must be told again.
 CONSENTS = frozenset({"private_text_may_leave", "exact_votes_may_leave", "corpus_may_share"})
-_ANCHORED = ("data", "ledger", "key_file", "schema", "prompts", "generator", "embedder")  # which may hold a path
-# May differ between the parts of one run: they change neither what is asked nor what is released.
+# May differ when a run is resumed, because they change neither the requests nor the releases.
 OPERATIONAL = CONSENTS | frozenset(
     {"data", "ledger", "budget_epsilon", "labels_are_public"}
     | {"key_variable", "key_file", "embedder_key_variable", "concurrency", "timeout", "engine", "workers"}
@@ -50,177 +45,205 @@ OPERATIONAL = CONSENTS | frozenset(
 )
 
 
-def _said(default: T, group: str, text: str) -> T:
-    """Give a field its default, and what the help says of it."""
+def _setting(default: T, group: str, text: str) -> T:
+    """Declare a setting: its default, its group of flags, and its help text."""
     return field(default=default, metadata={"group": group, "help": text})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a run is to do. All of it is public, none of it secret; make it by `Settings.of`.
+    """What a run should do. All settings are public and none is a secret. Create them with `Settings.of`.
 
-    None stands for a value that follows from the others, by `runs.resolve.resolved`. Paths are taken from the folder
-    that one is in.
+    None stands for a value that follows from the others (`runs.resolve.resolved`). Relative paths start at the working
+    directory.
     """
 
-    data: str = _said(
+    data: str = _setting(
         "",
         "Data",
-        "The private texts: a .csv, .tsv, .jsonl, .txt or .parquet file, or a folder, or one of `gape embed`.",
+        "The private data: a .csv, .tsv, .jsonl, .txt or .parquet file, a folder, or a folder written by `gape embed`.",
     )
-    text: str | None = _said(None, "Data", "Column of the texts; may be left out where there is only one.")
-    modality: str | None = _said(
+    text: str | None = _setting(None, "Data", "Column with the texts. May be left out if there is only one column.")
+    modality: str | None = _setting(
         None,
         "Data",
         "What a record is: text, rows of a table, or the name of an installed modality. Defaults to rows if there is a "
         "schema, else to text.",
     )
-    schema: str | None = _said(
-        None, "Data", "TOML file that describes the records: for rows, what each column of the table can hold."
+    schema: str | None = _setting(
+        None, "Data", "TOML file that describes the records: for rows, the values that each column can have."
     )
-    label: str | None = _said(None, "Data", "Column of a label to be synthesised with every text.")
-    labels: tuple[str, ...] | None = _said(
-        None, "Data", "All labels that can occur, separated by commas: public knowledge, not read from the data."
+    label: str | None = _setting(None, "Data", "Column with a label, which is synthesised with each text.")
+    labels: tuple[str, ...] | None = _setting(
+        None, "Data", "All possible labels, separated by commas. They are public and not read from the data."
     )
-    labels_are_public: bool = _said(
-        default=False, group="Data", text="Take the labels from the data: which ones occur is no secret."
+    labels_are_public: bool = _setting(
+        default=False, group="Data", text="Read the possible labels from the data, because they are public."
     )
-    user: str | None = _said(None, "Data", "Column with the user id. Protects all records of a user together.")
+    user: str | None = _setting(None, "Data", "Column with the user id. Protects all records of a user together.")
 
-    epsilon: float | None = _said(None, "Privacy", "The guarantee: 1 is strong, 8 weak, inf no privacy at all.")
-    delta: float | None = _said(
+    epsilon: float | None = _setting(
+        None, "Privacy", "Epsilon of the privacy guarantee: 1 is strong, 8 is weak, inf is no privacy."
+    )
+    delta: float | None = _setting(
         None, "Privacy", "Delta. Defaults to 1 / (n ln n), where n, the number of records, is treated as public."
     )
-    neighbours: str = _said("replace", "Privacy", "Neighbouring relation: replace one record, or add/remove one.")
-    votes_per_record: int | None = _said(
+    neighbours: str = _setting("replace", "Privacy", "Neighbouring relation: replace one record, or add/remove one.")
+    votes_per_record: int | None = _setting(
         None,
         "Privacy",
-        "Number of nearest candidates each record votes for. Noise grows with its square root. Defaults to 1; for GAPE "
-        "with threshold auto and a model that writes, to between 2 and 64, more where there is more noise.",
+        "Number of nearest candidates each record votes for. Noise grows with its square root. Defaults to 1; with the "
+        "selector gape and a generator that writes, to between 2 and 64, more if there is more noise.",
     )
-    votes_per_unit: int | None = _said(None, "Privacy", "Most votes of one user in a round; by default of one record.")
-    ledger: str | None = _said(None, "Privacy", "File of what the data has spent. Defaults to DATA.gape-ledger.sqlite.")
-    budget_epsilon: float | None = _said(
-        None, "Privacy", "What all runs on the data may spend together; by default what its first run needs."
+    votes_per_unit: int | None = _setting(
+        None, "Privacy", "Maximum number of votes per user and round. Defaults to the votes of one record."
+    )
+    ledger: str | None = _setting(
+        None, "Privacy", "File that records what the data has spent. Defaults to DATA.gape-ledger.sqlite."
+    )
+    budget_epsilon: float | None = _setting(
+        None, "Privacy", "Privacy budget of all runs on the data together. Defaults to the epsilon of the first run."
     )
 
-    preset: str = _said("gape", "Evolution", "A method as its authors run it; whatever else is set overrides it.")
-    samples: int | None = _said(None, "Evolution", "Texts to make (m); by default as many as the votes can tell apart.")
-    rounds: int = _said(6, "Evolution", "How often to vote (T); for tables 20.")
-    initial: int | None = _said(
-        None, "Evolution", "Texts to start with. Defaults to the candidates of a round, or with vary_start to samples."
+    preset: str = _setting(
+        "gape",
+        "Evolution",
+        "Method, with its settings; other flags override them. gape is this package's variant of the paper's GAPE; "
+        "gape-paper, augpe and subsamplepe are the published methods.",
     )
-    vary_start: bool | None = _said(
-        None, "Evolution", "Vary the start before the first vote. Off by default where GAPE keeps texts distinct."
+    samples: int | None = _setting(
+        None, "Evolution", "Number of samples (m). Defaults to as many as the votes can tell apart."
     )
-    variation: str | None = _said(
-        None, "Evolution", "How texts are varied; by default resample where the model can, else rephrase."
+    rounds: int = _setting(6, "Evolution", "Number of voting rounds (T). Defaults to 20 for tables.")
+    initial: int | None = _setting(
+        None,
+        "Evolution",
+        "Number of initial texts. Defaults to the candidates of a round, or to samples if the start is varied.",
     )
-    scales: tuple[float, ...] | None = _said(
-        None, "Evolution", "How far variations go, separated by commas: the share rewritten, or the temperature."
+    vary_start: bool | None = _setting(
+        None, "Evolution", "Vary the initial texts before the first vote. Off by default if texts are kept distinct."
     )
-    copies: int | None = _said(None, "Evolution", "Variations of every text at every scale.")
-    keep: bool = _said(default=True, group="Evolution", text="Whether a text competes with its variations.")
-    seed: int = _said(0, "Evolution", "Random seed for everything except the noise, which is never seeded.")
+    variation: str | None = _setting(
+        None,
+        "Evolution",
+        "How texts are varied. Defaults to resample if the model can continue a text, else to rephrase.",
+    )
+    scales: tuple[float, ...] | None = _setting(
+        None,
+        "Evolution",
+        "Strength of the variations, separated by commas: share of the text rewritten, or sampling temperature.",
+    )
+    copies: int | None = _setting(None, "Evolution", "Number of variations of each text at each scale.")
+    keep: bool = _setting(default=True, group="Evolution", text="Let each text compete with its variations.")
+    seed: int = _setting(0, "Evolution", "Random seed for everything except the noise, which is never seeded.")
 
-    generator: str = _said(
-        "embedded", "Generator", "What writes: embedded, openai:MODEL, hf:MODEL, or corpus:FILE of public texts."
+    generator: str = _setting(
+        "embedded",
+        "Generator",
+        "Source of candidates: embedded, openai:MODEL, hf:MODEL, or corpus:FILE with public texts.",
     )
-    domain: str | None = _said(None, "Generator", 'What the texts are, such as "customer reviews of kitchen tools".')
-    topics: tuple[str, ...] | None = _said(
+    domain: str | None = _setting(
+        None, "Generator", 'Description of the texts, such as "customer reviews of kitchen tools".'
+    )
+    topics: tuple[str, ...] | None = _setting(
         None,
         "Generator",
-        "Topics of the texts, separated by commas. With a domain, they default to what the model names.",
+        "Topics of the initial texts, separated by commas. With a domain, the model is asked for them by default.",
     )
-    words: int | None = _said(None, "Generator", "About how long a text is.")
-    prompts: str | None = _said(None, "Generator", "Prompts: forum, generic, pubmed, reddit, yelp, or a TOML file.")
-    temperature: float = _said(
-        1.0, "Generator", "Sampling temperature. Ignored where the variation scale already sets it."
-    )
-    corpus_text: str | None = _said(None, "Generator", "Column of the texts of corpus:FILE.")
-    base_url: str = _said("https://api.openai.com/v1", "Generator", "Where openai:MODEL is served.")
-    key_variable: str = _said("OPENAI_API_KEY", "Generator", "The environment variable that holds its key.")
-    key_file: str | None = _said(None, "Generator", "A file of mode 0600 that holds its key, instead of the variable.")
-    concurrency: int = _said(16, "Generator", "Requests in flight.")
-    timeout: float = _said(120.0, "Generator", "Seconds until a request is given up and sent again.")
-    prompt_price: float = _said(0.0, "Generator", "For a million tokens read.")
-    completion_price: float = _said(0.0, "Generator", "For a million tokens written.")
-    max_tokens_total: int | None = _said(None, "Generator", "Cap on the tokens of what writes; the run stops before.")
-    max_cost: float | None = _said(None, "Generator", "Cap on what they cost, in the currency of the prices.")
-    exact_votes_may_leave: bool = _said(
+    words: int | None = _setting(None, "Generator", "Approximate number of words of a text.")
+    prompts: str | None = _setting(None, "Generator", "Prompts: forum, generic, pubmed, reddit, yelp, or a TOML file.")
+    bare_prompts: bool = _setting(
         default=False,
         group="Generator",
-        text="The owner of the data agrees that a service that writes is asked to vary texts chosen by votes without "
-        "privacy: with epsilon inf and in `gape compare`. Never stored.",
+        text="Use the prompts as the paper does: no topic, no given opening, and no quotes around samples.",
     )
-    corpus_may_share: bool = _said(
+    temperature: float = _setting(1.0, "Generator", "Sampling temperature. Ignored where the variation scale sets it.")
+    corpus_text: str | None = _setting(None, "Generator", "Column with the texts of corpus:FILE.")
+    base_url: str = _setting("https://api.openai.com/v1", "Generator", "Address of the service for openai:MODEL.")
+    key_variable: str = _setting("OPENAI_API_KEY", "Generator", "Environment variable with the key of the service.")
+    key_file: str | None = _setting(
+        None, "Generator", "File with the key of the service, of mode 0600, instead of a variable."
+    )
+    concurrency: int = _setting(16, "Generator", "Number of concurrent requests.")
+    timeout: float = _setting(120.0, "Generator", "Seconds after which a request is sent again.")
+    prompt_price: float = _setting(0.0, "Generator", "Price of a million input tokens.")
+    completion_price: float = _setting(0.0, "Generator", "Price of a million output tokens.")
+    max_tokens_total: int | None = _setting(
+        None,
+        "Generator",
+        "Maximum number of input and output tokens of the service. The run stops before it exceeds them.",
+    )
+    max_cost: float | None = _setting(None, "Generator", "Maximum cost of these tokens, in the currency of the prices.")
+    exact_votes_may_leave: bool = _setting(
         default=False,
         group="Generator",
-        text="The owner of the data agrees that records which the corpus holds too are published. Never stored.",
+        text="Consent of the data owner: the service may see texts chosen by votes without privacy, with epsilon inf "
+        "and in `gape compare`. Never stored.",
+    )
+    corpus_may_share: bool = _setting(
+        default=False,
+        group="Generator",
+        text="Consent of the data owner: private records that are also in the corpus may be published. Never stored.",
     )
 
-    embedder: str = _said("minilm", "Embedder", "What compares texts: minilm or st:MODEL, both here, or openai:MODEL.")
-    embedder_base_url: str | None = _said(None, "Embedder", "Where it is served; by default as the generator.")
-    embedder_key_variable: str | None = _said(None, "Embedder", "Its key; by default that of the generator.")
-    private_text_may_leave: bool = _said(
+    embedder: str = _setting(
+        "minilm", "Embedder", "Model that compares texts: minilm or st:MODEL on this machine, or openai:MODEL."
+    )
+    embedder_base_url: str | None = _setting(
+        None, "Embedder", "Address of the embedding service. Defaults to that of the generator."
+    )
+    embedder_key_variable: str | None = _setting(
+        None, "Embedder", "Environment variable with its key. Defaults to that of the generator."
+    )
+    private_text_may_leave: bool = _setting(
         default=False,
         group="Embedder",
-        text="The owner of the data agrees that every private text is sent to the embedding service. Never stored.",
+        text="Consent of the data owner: every private text may be sent to the embedding service. Never stored.",
     )
 
-    selector: str = _said("gape", "Selection", "Which rule picks the survivors.")
-    separation: float | None = _said(
+    selector: str = _setting(
+        "gape",
+        "Selection",
+        "Selection rule: gape (a variant of the paper's, for practical sizes), gape-paper (Algorithms 4 and 5 as "
+        "printed), ranking (AugPE) or subsampling (SubsamplePE).",
+    )
+    separation: float | None = _setting(
         None,
         "Selection",
-        "GAPE's R, which truncates distances at R/3. By default there is none: embeddings are at most 2 apart, and the "
-        "paper's rule gives an R/3 beyond that, so it truncates nothing either.",
+        "The paper's R: distances are truncated at R/3. Required by gape-paper; compute it on public data "
+        "(gape.paper_separation). For gape there is none by default.",
     )
-    threshold: float | str = _said(
-        "auto",
-        "Selection",
-        "Noisy votes that GAPE asks of a survivor: a number of sigmas, paper (Algorithm 4), or auto: one sigma, lowered"
-        " until 2m candidates qualify. With auto, half of the survivors are found by local search, and the others have "
-        "the most votes near each of these; in a corpus votes are estimated first, and all survivors are searched for.",
-    )
-    signed: bool = _said(
-        default=False,
-        group="Selection",
-        text="Let negative noisy votes cancel positive ones near them, as the paper's objective has it; without, they "
-        "count as zero, which came nearer to the data under much noise.",
-    )
-    distinct: bool = _said(
+    distinct: bool = _setting(
         default=True,
         group="Selection",
-        text="Keep near copies out: of texts that share eight words in a row or their first five, GAPE selects one, "
-        "and rewrites before release what still repeats another. Costs no privacy.",
+        text="Avoid near copies: texts that share eight consecutive words or their first five. The selector gape keeps "
+        "one of them, and texts that still repeat another are rewritten before release. Costs no privacy.",
     )
 
-    engine: str = _said(
+    engine: str = _setting(
         LOCAL,
         "Engine",
-        "Who reads, votes and writes in `gape run`: local for this process, ray for workers of a Ray cluster on this "
-        "machine, ray:ADDRESS for those of one that runs.",
+        "Where `gape run` reads, votes and writes: local for this process, ray for a new Ray cluster on this machine, "
+        "ray:ADDRESS for a running cluster.",
     )
-    workers: int | None = _said(None, "Engine", "Number of Ray workers. Defaults to one per core of the cluster.")
+    workers: int | None = _setting(None, "Engine", "Number of Ray workers. Defaults to one per core of the cluster.")
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for name, kind in ((setting.name, hints[setting.name]) for setting in fields(self)):
+            value = getattr(self, name)
             try:
-                object.__setattr__(self, each.name, converted(value, hints[each.name]))
+                object.__setattr__(self, name, converted(value, kind))
             except (TypeError, OverflowError):
-                raise InputError(f"{each.name} must be {kind_in_words(hints[each.name])}, got {brief(value)}") from None
-            if each.name in CHOICES and value is not None and value not in CHOICES[each.name]:
-                near = f"; did you mean {nearest_name(value, CHOICES[each.name])!r}?"
-                raise InputError(
-                    f"{each.name} must be one of {', '.join(CHOICES[each.name])}, got {brief(value)}{near}"
-                )
+                raise InputError(f"{name} must be {kind_in_words(kind)}, got {brief(value)}") from None
+            if name in CHOICES and value is not None and value not in CHOICES[name]:
+                near = f"; did you mean {nearest_name(value, CHOICES[name])!r}?"
+                raise InputError(f"{name} must be one of {', '.join(CHOICES[name])}, got {brief(value)}{near}")
         if self.modality is None:
             object.__setattr__(self, "modality", usual_modality(self.schema))
         self._check_modality()
         self._check_numbers()
-        self._check_threshold()
+        self._check_paper()
         self._check_engine()
 
     @property
@@ -230,9 +253,9 @@ class Settings:
 
     @classmethod
     def of(cls, *layers: Mapping[str, Any]) -> "Settings":
-        """Join layers of values: later ones override earlier ones, and all of them the preset named.
+        """Merge layers of values: later layers override earlier ones, and all of them override the preset.
 
-        A value of None says nothing. Unknown names are refused.
+        None means not given. Unknown names are refused.
         """
         values: dict[str, Any] = {}
         for layer in layers:
@@ -255,28 +278,28 @@ class Settings:
         return kind_named(str(self.modality))
 
     def with_values(self, **values: Any) -> "Settings":
-        """Return these settings with some changed."""
+        """Return these settings with some values changed."""
         refuse_unknown(values)
         return replace(self, **values)
 
     def anchored(self) -> "Settings":
-        """Return these settings with whole paths, which mean the same from any folder.
+        """Return these settings with absolute paths.
 
-        Links to the data and its ledger are followed: one dataset has one ledger, whatever it is called by.
+        Links to the data and its ledger are followed: a dataset has one ledger, whatever name it is given by.
         """
-        return self.with_values(**{name: anchored(name, getattr(self, name)) for name in _ANCHORED})
+        return self.with_values(**{name: anchored(name, getattr(self, name)) for name in WITH_PATHS})
 
     def as_toml(self) -> str:
-        """Write all settings but consent as TOML, which `read_toml` reads back; what is None is left out."""
+        """Return all settings except consent as TOML for `read_toml`. Values of None are left out."""
         lines, group = [], ""
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if value is None or each.name in CONSENTS:
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if value is None or setting.name in CONSENTS:
                 continue
-            if each.metadata["group"] != group:
-                group = each.metadata["group"]
+            if setting.metadata["group"] != group:
+                group = setting.metadata["group"]
                 lines += ["", f"# {group}"]
-            lines.append(f"{each.name} = {as_toml(value)}")
+            lines.append(f"{setting.name} = {as_toml(value)}")
         return "\n".join(lines[1:]) + "\n"
 
     def _check_numbers(self) -> None:
@@ -305,19 +328,16 @@ class Settings:
                 "budget of the data or lower the epsilon of the run"
             )
         if self.label is None and (self.labels is not None or self.labels_are_public):
-            raise InputError("labels are given but no column for them; name it as label")
+            raise InputError("labels are given without their column; name it as label")
 
-    def _check_threshold(self) -> None:
-        if self.threshold in {"auto", "paper"}:
-            return
-        try:
-            sigmas = float(self.threshold)
-        except ValueError:
-            sigmas = math.nan
-        if not 0 <= sigmas < math.inf:
-            said = f"threshold must be auto, paper or a number of sigmas, at least 0, got {brief(self.threshold)}"
-            raise InputError(said)
-        object.__setattr__(self, "threshold", sigmas)
+    def _check_paper(self) -> None:
+        if self.selector == "gape-paper" and self.separation is None:
+            raise InputError(
+                "gape-paper needs separation, the paper's R; compute it on public data of the same kind with "
+                "gape.paper_separation(points, samples), never on the private data, and give it as separation"
+            )
+        if self.bare_prompts and self.topics is not None:
+            raise InputError("topics are given, and with bare_prompts no prompt names a topic; leave out one of them")
 
     def _check_engine(self) -> None:
         kind, colon, address = self.engine.partition(":")
@@ -325,8 +345,7 @@ class Settings:
             raise InputError(f"engine must be one of {', '.join(ENGINES)}, got {brief(self.engine)}")
         if self.on_ray and self.label is not None and self.labels is None:
             raise InputError(
-                f"with engine {brief(self.engine)} the data is read by the workers alone; list the labels that can "
-                "occur as labels"
+                f"with engine {brief(self.engine)} only the workers read the data; list the possible labels as labels"
             )
 
     def _check_modality(self) -> None:
@@ -348,49 +367,29 @@ class Settings:
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Read values for `Settings.of` from a TOML file of the user's."""
+    """Read values for `Settings.of` from a user's TOML file."""
     values = toml_file(path, "the settings")
     refuse_unknown(values, f" in {path}")
     for name in sorted(CONSENTS & set(values)):
         if values.pop(name) is not False:
-            said = f"{name} in {path} is consent, which a file cannot give"
-            raise PrivacyError(f"{said}; remove it, and say --{name.replace('_', '-')}")
+            raise PrivacyError(
+                f"{name} in {path} is consent, which a file cannot give; remove it, and give --{name.replace('_', '-')}"
+            )
     return values
 
 
-def read_stored_toml(path: str | Path) -> dict[str, Any]:
-    """Read values for `Settings.of` as a run folder keeps them; consent that an older version has stored is none."""
-    values = toml_file(path, "the settings")
-    refuse_unknown(values, f" in {path}")
-    if values.get("separation") == "private-kmeans":
-        raise RunError(
-            f"{path} is of an older version and NOT PRIVATE, because its run computes a separation from the private "
-            "data; do not publish its output, and start a new run with a number, or none, in another folder"
-        )
-    return {name: value for name, value in values.items() if name not in CONSENTS}
-
-
 def settings_fields() -> tuple[Field[Any], ...]:
-    """All choices there are, in order."""
+    """Return the fields of all settings, in order."""
     return fields(Settings)
 
 
 def refuse_unknown(values: Mapping[str, Any], where: str = "") -> None:
-    """Refuse names that are no settings, naming the nearest that is one."""
-    known = [each.name for each in fields(Settings)]
+    """Refuse names that are not settings, and suggest the most similar one."""
+    known = [setting.name for setting in fields(Settings)]
     for name in values:
+        if name in RETIRED:
+            raise InputError(
+                f"{name}{where} is no longer a setting; remove it, or construct gape.Gape in Python for another rule"
+            )
         if name not in known:
             raise InputError(f"there is no setting {brief(name)}{where}; did you mean {nearest_name(name, known)!r}?")
-
-
-def anchored(name: str, value: Any) -> Any:
-    """Return the value of a setting with the whole path of what is a file or a folder; other values as they are."""
-    if not value or name not in _ANCHORED or value == ":memory:":
-        return value
-    if name in {"data", "ledger"}:
-        return os.path.realpath(value)  # which ends even where links go in circles
-    kind, colon, file = str(value).partition(":")
-    if name in {"generator", "embedder"}:
-        is_path = kind == "corpus" or (kind in {"hf", "st"} and Path(file).exists())
-        return f"{kind}{colon}{Path(file).absolute()}" if is_path else value
-    return value if name == "prompts" and not value.endswith(".toml") else str(Path(value).absolute())

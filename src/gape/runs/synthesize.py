@@ -1,4 +1,4 @@
-"""Synthetic texts from private ones: in one call, or in a folder that can be resumed."""
+"""Synthetic records from private ones: in one call, or in a folder from which the run can be resumed."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -11,12 +11,13 @@ from typing import Any, cast
 import pyarrow as pa
 
 from gape.core.errors import InputError
+from gape.core.types import Samples
 from gape.distributed.cluster import RayModel
 from gape.embedders.cached import CACHED, Cached
 from gape.embedders.watched import watched
 from gape.evolution.last_pass import LastPass
 from gape.language.request import LanguageModel
-from gape.modalities import Records
+from gape.modalities import Modality, Records
 from gape.privacy.noise import Noise
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.electorate import (
@@ -24,7 +25,6 @@ from gape.runs.electorate import (
     make_electorate,
     refuse_shared_corpus,
     require_embedder,
-    units_of,
 )
 from gape.runs.embedder import candidate_embedder, make_embedder
 from gape.runs.engine import engaged, workers_of
@@ -51,9 +51,9 @@ from gape.selection.rehearsal import rehearse
 
 @dataclass(frozen=True)
 class SyntheticTexts:
-    """Synthetic records that may be published under their statement, each with its label where there are labels.
+    """Synthetic records that may be published under their statement, with their labels if there are any.
 
-    Records that are not texts are written as text for people to read; `table` has them as they are published.
+    Records other than texts are shown as text; `table` contains them as they are published.
     """
 
     texts: list[str]
@@ -82,15 +82,15 @@ def synthesize(
     progress: Callable[[Progress], None] | None = None,
     **settings: Any,
 ) -> SyntheticTexts:
-    """Make synthetic texts that are (epsilon, delta)-differentially private for every record of `texts`, or user.
+    """Make synthetic texts that are (epsilon, delta)-differentially private for each record, or user, of `texts`.
 
-    `texts` is a path, a list of texts, a frame, or whatever else `load_texts` reads, or the path of a folder that
-    `embed_texts` has filled; `settings` are those of `Settings`. With a `folder` the run can be resumed by the same
-    call; without, it leaves nothing behind.
+    `texts` is a path, a list of texts, a frame, anything else that `load_texts` reads, or the path of a folder that
+    `embed_texts` has filled. `settings` are those of `Settings`. With a `folder` the same call resumes the run; without
+    one, nothing is left on disk.
 
-    What is spent is remembered in a ledger: that of `ledger`, else one beside a file of texts, else, for data in
-    memory, one in the folder. Data in memory without a folder has none: calls do not know what earlier ones have spent,
-    and it adds up all the same.
+    A ledger records what is spent: the file `ledger`, or else a file beside the data, or else, for data in memory, one
+    in the folder. Data in memory without a folder has no ledger. Such calls do not know what earlier ones have spent,
+    but their costs add up nevertheless.
     """
     is_path = isinstance(texts, str | Path)
     values = {"epsilon": epsilon, "samples": samples, "data": str(texts) if is_path else None}
@@ -112,21 +112,32 @@ def run_text(
     progress: Callable[[Progress], None] | None = None,
     noise: Noise | None = None,
 ) -> SyntheticTexts:
-    """Run text synthesis in a folder, or resume the run that is there, and return what it publishes.
+    """Run synthesis in a folder, or resume the run in it, and return what it publishes.
 
-    The private texts are read from `source` or from the file of the settings, embedded once, in memory, and nothing of
-    them is written or sent anywhere but to an embedder that may see them. If the settings name a folder that
-    `embed_texts` has filled, its vectors vote from disk, and with the engine ray the workers of a cluster read the
-    texts, vote and write, both with the same result. A refused run leaves its folder as it was. `noise` is for tests.
+    The private records are read from `source` or from the file of the settings and embedded once, in memory. Nothing of
+    them is written, or sent anywhere except to an embedder that may see them. If the settings name a folder that
+    `embed_texts` has filled, its vectors vote from disk. With the engine ray, the workers of a cluster read, vote and
+    write. Both give the same result. A refused run leaves its folder unchanged. `noise` is for tests.
     """
-    on_disk = SettingsFolder(folder)
-    on_disk.refuse_foreign()
+    return run_in(SettingsFolder(folder), settings, source=source, progress=progress, noise=noise)
+
+
+def run_in(
+    folder: SettingsFolder,
+    settings: Settings,
+    *,
+    source: object = None,
+    progress: Callable[[Progress], None] | None = None,
+    noise: Noise | None = None,
+) -> SyntheticTexts:
+    """Do what `run_text` does in a folder that is open already."""
+    folder.refuse_foreign()
     report = progress or (lambda _: None)
     with engaged(settings, source, lambda: report(_embedding_by_workers(settings))) as private:
-        settings = on_disk.same_run(resolved(settings, private).anchored())
-        if not on_disk.finished:
-            _run(on_disk, settings, private, report, noise)
-    return _published(on_disk)
+        settings = folder.same_run(resolved(settings, private).anchored())
+        if not folder.finished:
+            return _run(folder, settings, private, report, noise)
+    return _published(folder)
 
 
 def resume(
@@ -137,38 +148,48 @@ def resume(
     noise: Noise | None = None,
     **changes: Any,
 ) -> SyntheticTexts:
-    """Go on with the run of a folder, by its own settings, and return what it publishes.
+    """Resume the run of a folder with its own settings, and return what it publishes.
 
-    No stored answer is asked for again and no round is paid for twice. `changes` are settings that may differ between
-    the parts of a run, such as caps, keys, the engine and where the data lies. Consent must be given again
-    in every process. Where the folder is from somebody else, everything that reaches outside it must be among them,
-    such as base_url and data. Data from memory must be given again as `source`.
+    No stored answer is asked for again, and no round is paid for twice. `changes` are settings that may differ when a
+    run is resumed, such as caps, keys, the engine and the path of the data. Consent must be given again in each
+    process. If the folder is from somebody else, everything that reaches outside it must be given, such as base_url and
+    data. Data that was in memory must be given again as `source`.
     """
-    on_disk = SettingsFolder(folder)
-    _refuse_fixed(on_disk, changes)
-    if on_disk.finished:
-        return _published(on_disk)
+    return resume_in(SettingsFolder(folder), changes, source=source, progress=progress, noise=noise)
+
+
+def resume_in(
+    folder: SettingsFolder,
+    changes: Mapping[str, Any],
+    *,
+    source: object = None,
+    progress: Callable[[Progress], None] | None = None,
+    noise: Noise | None = None,
+) -> SyntheticTexts:
+    """Do what `resume` does in a folder that is open already."""
+    _refuse_fixed(folder, changes)
+    if folder.finished:
+        return _published(folder)
     settings = settings_to_resume(folder, changes, in_memory=source is not None)
-    return run_text(settings, folder, source=source, progress=progress, noise=noise)
+    return run_in(folder, settings, source=source, progress=progress, noise=noise)
 
 
-def settings_to_resume(folder: str | Path, changes: Mapping[str, Any], *, in_memory: bool = False) -> Settings:
-    """Return the settings to resume a run with: its own, as far as they may be followed, and the changes."""
-    on_disk = SettingsFolder(folder)
+def settings_to_resume(folder: SettingsFolder, changes: Mapping[str, Any], *, in_memory: bool = False) -> Settings:
+    """Return the settings to resume a run with: its own, as far as they can be trusted, and the changes."""
     changes = {name: value for name, value in changes.items() if value is not None}
-    _refuse_fixed(on_disk, changes)
+    _refuse_fixed(folder, changes)
     uses: list[Use] = ["generator", "embedder", "ledger", "engine"]
     if not in_memory:
         uses.append("data")
     # Whoever starts a run sets the budget; resuming a run must not raise it.
-    settings = on_disk.agreed(uses, **changes).with_values(budget_epsilon=changes.get("budget_epsilon"))
+    settings = folder.agreed(uses, **changes).with_values(budget_epsilon=changes.get("budget_epsilon"))
     if not in_memory and not settings.data:
-        raise InputError(f"the data of {folder} was in memory; give it again")
+        raise InputError(f"the data of {folder.path} was in memory; give it again")
     return settings
 
 
 def _refuse_fixed(folder: SettingsFolder, changes: Mapping[str, Any]) -> None:
-    """Refuse to change what must be the same in all parts of a run."""
+    """Refuse changes of settings that must stay the same within a run."""
     stored = folder.settings()
     allowed = OPERATIONAL if folder.own else OPERATIONAL | set(OUTSIDE)
     given = {name for name, value in changes.items() if value is not None}
@@ -183,9 +204,10 @@ def _run(
     private: Private,
     report: Callable[[Progress], None],
     noise: Noise | None,
-) -> None:
-    """Run what resolved settings say to its end, from wherever the folder is."""
+) -> SyntheticTexts:
+    """Run resolved settings to the end, from the current state of the folder."""
     plan = make_plan(settings)
+    selector = make_selector(settings, plan)
     prices = (settings.prompt_price, settings.completion_price)
     tracker = Tracker(plan, prices, report, writes=writes(settings))
     require_votes_may_leave(settings)
@@ -196,45 +218,48 @@ def _run(
         _writer(settings, folder.layout.answers) as bare,
         closing(folder.open_ledger(settings, plan, private)) as ledger,
     ):
-        cached = Cached(embedder, max(CACHED, plan.candidates))  # of public texts alone
+        cached = Cached(embedder, max(CACHED, plan.candidates))  # only for public texts
         doing = f"{'embedding' if isinstance(private, Records) else 'opening'} the private {settings.records.nouns}"
         tracker.say(doing)
         if settings.labels is None:
-            rehearse(make_selector(settings, plan, units_of(private)), plan.candidates)
+            rehearse(selector, plan.candidates)
         electorate = make_electorate(
             settings, private, watched(embedder, lambda done, texts: tracker.say(doing, done / texts))
         )
         folder.write(settings)
         listener = Listener(tracker.answered, tracker.asked)
         with remembering(bare, folder.layout.answers, listener) as model:
-            if settings.domain is not None and settings.topics is None:
+            asks_topics = settings.domain is not None and settings.topics is None and not settings.bare_prompts
+            if asks_topics:
                 tracker.say("choosing topics")
             prompts = make_prompts(settings, model, cached)
-            if model is not None:
-                folder.write(settings.with_values(topics=prompts.rules.get("topic")))  # a resumed run has the same
+            if model is not None and not settings.bare_prompts:
+                folder.write(settings.with_values(topics=prompts.rules.get("topic")))  # for a resumed run
             tracker.begin(folder.batches)
             generator, comparing = (
                 make_generator(settings, model, prompts, cached),
                 candidate_embedder(settings, cached),
             )
-            run(
+            state, statement = run(
                 folder.path,
                 plan,
                 generator,
                 comparing,
                 electorate,
-                make_selector(settings, plan, units_of(private)),
+                selector,
                 ledger,
                 noise=noise,
                 progress=tracker.state,
                 modality=settings.records,
                 last_pass=LastPass(generator, comparing, max(plan.scales)) if keeps_distinct(settings) else None,
             )
+    published = pa.table(settings.records.publish(state.synthetic))
+    return _as_texts(settings.records, state.synthetic, statement, published)
 
 
 @contextmanager
 def _writer(settings: Settings, answers: Path) -> Iterator[LanguageModel | None]:
-    """Give the language model: with Ray a copy on every worker, unless it is a service, or a corpus writes."""
+    """Yield the language model: with Ray a copy on each worker, unless it is a service or no model writes."""
     make = partial(make_model, settings, answers)
     if not settings.on_ray or generator_kind(settings) == "openai" or not writes(settings):
         yield make()
@@ -244,13 +269,16 @@ def _writer(settings: Settings, answers: Path) -> Iterator[LanguageModel | None]
 
 
 def _embedding_by_workers(settings: Settings) -> Progress:
-    """Say what is being done while nobody knows yet how much there is to do."""
+    """Return the progress while the amount of work is not known yet."""
     doing = "workers read and embed the private texts"
     return Progress(doing, round=0, rounds=settings.rounds, written=0, texts=0, asked=0, tokens=0, cost=0.0)
 
 
 def _published(folder: SettingsFolder) -> SyntheticTexts:
-    record, statement, table = read_finished(folder.path)
-    samples = record.samples(record.last)
+    record, statement, table = read_finished(folder.path, folder.stored)
+    return _as_texts(record.modality, record.samples(record.last), statement, table)
+
+
+def _as_texts(modality: Modality, samples: Samples, statement: PrivacyStatement, table: pa.Table) -> SyntheticTexts:
     labels = samples["label"].tolist() if samples.dtype.names else None
-    return SyntheticTexts(record.modality.lines(samples), labels, statement, table)
+    return SyntheticTexts(modality.lines(samples), labels, statement, table)

@@ -155,9 +155,12 @@ class Gape:
     distinct: bool = False
 
     @classmethod
-    def paper(cls, separation: float, threshold: float) -> "Gape":
-        """Algorithm 4 as printed: signed votes, threshold tau, and distances truncated at separation / 3."""
-        return cls(separation, threshold)
+    def paper(cls, separation: float, threshold: float, *, certify: bool | None = None) -> "Gape":
+        """Algorithm 4 as printed: signed votes, threshold tau, and distances truncated at separation / 3.
+
+        With `certify` the search always ends at a proven local optimum, as Algorithm 5 does, however long that takes.
+        """
+        return cls(separation, threshold, certify)
 
     @classmethod
     def for_model(cls, sigma: float, *, separation: float = math.inf, distinct: bool = False) -> "Gape":

@@ -97,12 +97,21 @@ class TestTexts:
         for cell in cells(tmp_path / "out").values():
             assert 0 <= cell["turns"][-1]["label_accuracy"] <= 1
 
+    def test_the_papers_rule_stands_beside_the_default(self, settings: Settings, tmp_path: Path) -> None:
+        chosen = settings.with_values(samples=6, separation=3.0)
+        compare_texts(chosen, tmp_path / "out", methods=["gape", "gape-paper"], epsilons=[8.0], seeds=1, jobs=1)
+        rules = {name.partition("--")[0]: cell["selector"] for name, cell in cells(tmp_path / "out").items()}
+        assert "certify=True, spare=0.0, signed=True" in rules["gape-paper"]
+        assert "signed=False" in rules["gape"]
+
     def test_what_a_cell_decides_cannot_be_set(self, settings: Settings, tmp_path: Path) -> None:
         for name, value in {"epsilon": 1.0, "selector": "ranking", "ledger": "x", "budget_epsilon": 2.0}.items():
             with pytest.raises(InputError, match="a comparison"):
                 compare_texts(settings.with_values(**{name: value}), tmp_path / "out")
-        with pytest.raises(InputError, match="methods must be among gape, augpe"):
+        with pytest.raises(InputError, match="methods must be among gape, gape-paper, augpe"):
             compare_texts(settings, tmp_path / "out", methods=["best"])
+        with pytest.raises(InputError, match="gape-paper needs separation, the paper's R"):
+            compare_texts(settings, tmp_path / "out", methods=["gape", "gape-paper"])
         assert not (tmp_path / "out").exists()
 
     def test_private_texts_are_not_sent_away(self, settings: Settings, tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ def test_a_classifier_is_taught_by_all_columns_but_the_one_it_tells(run: Path, f
 
 def test_public_rows_take_the_place_of_the_generator(folder: Path, tmp_path: Path) -> None:
     corpus = f"corpus:{folder / 'public.csv'}"
-    with pytest.raises(PrivacyError, match="holds at least one private record"):  # rows of few values often coincide
+    with pytest.raises(PrivacyError, match="contains at least one private record"):  # rows of few values often coincide
         run_text(settings_of(folder, generator=corpus), tmp_path / "run")
     settings = settings_of(folder, generator=corpus, rounds=2, samples=20, corpus_may_share=True)
     made = run_text(settings, tmp_path / "run")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_FAMILIES = {"gape": "GAPE", "augpe": "Ranking", "ranking": "Ranking", "kmedoids": "K-medoids"} | dict.fromkeys(
+_FAMILIES = {"gape": "GAPE", "augpe": "Ranking", "ranking": "Ranking"} | dict.fromkeys(
     ("subsamplepe", "subsampling"), "Subsampling"
 )
 # Styles of methods with other names: the rest of Okabe & Ito's palette.

@@ -28,8 +28,7 @@ LABELS = {
     "subsamplepe": "SubsamplePE",
     "ranking": "Ranking",
     "subsampling": "Subsampling",
-    "kmedoids": "K-medoids",
-    "bounded-lipschitz": "Bounded-Lipschitz",
+    "gape-paper": "GAPE, paper",
 }
 _CONFIDENCE = 0.95
 _REPETITION = [column.name for column in fields(Repetition)]

@@ -73,19 +73,19 @@ class TextSelector:
 
     settings: Settings
 
-    def __call__(self, plan: Plan, units: int) -> Selector:
+    def __call__(self, plan: Plan, units: int) -> Selector:  # noqa: ARG002  (some rules need it)
         """Make the selector."""
-        return make_selector(self.settings, plan, units)
+        return make_selector(self.settings, plan)
 
     def __repr__(self) -> str:
         chosen = self.settings
+        if chosen.selector == "gape-paper":
+            return f"gape-paper(separation={chosen.separation!r})"
         if chosen.selector != "gape":
             return chosen.selector
-        seats = f", centres={CENTRES}" if chosen.threshold == "auto" and not chosen.signed else ""
-        seats += ", distinct" if seats and keeps_distinct(chosen) else ""
+        seats = f", centres={CENTRES}" + (", distinct" if keeps_distinct(chosen) else "")
         suffix = " of estimated votes" if estimates_votes(chosen) else seats
-        arguments = f"threshold={chosen.threshold!r}, separation={chosen.separation!r}, signed={chosen.signed!r}"
-        return f"gape({arguments}){suffix}"
+        return f"gape(separation={chosen.separation!r}){suffix}"
 
 
 @dataclass(frozen=True)

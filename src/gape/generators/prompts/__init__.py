@@ -20,7 +20,7 @@ Prompts contain only public text: candidates, never a private record.
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -60,12 +60,18 @@ def delimited(sample: str) -> str:
 
     Double quotes inside become single ones, and the tokens by which chat models separate turns are removed.
     """
-    inside = _QUOTES.sub("'", sample)
+    quoted = _QUOTES.sub("'", sample)
+    return f'"{shortened(quoted)}"'
+
+
+def shortened(sample: str) -> str:
+    """Cut a candidate at `SAMPLE_CHARACTERS`, and remove the tokens by which chat models separate turns."""
+    inside = sample
     while (without := _ROLE_TOKEN.sub("", inside)) != inside:  # removing one may join the halves of another
         inside = without
     if len(inside) > SAMPLE_CHARACTERS:
         inside = inside[:SAMPLE_CHARACTERS].rsplit(maxsplit=1)[0]
-    return f'"{inside.strip()}"'
+    return inside.strip()
 
 
 # The default request for another text like a sample.
@@ -135,9 +141,15 @@ class Prompts:
         """Return these prompts with {topic} drawn from `topics`."""
         return replace(self, rules={**self.rules, "topic": tuple(topics)})
 
-    def without_topics(self) -> "Prompts":
-        """Return these prompts without the line on the topic; `pubmed` and `reddit` then match the paper exactly."""
-        return replace(self, widen="")
+    def bare(self) -> "BarePrompts":
+        """Return these prompts without topics and openings, and with samples not in quotes.
+
+        `pubmed` and `reddit` then are the paper's prompts, word for word.
+        """
+        templates = " ".join((*self.random, *self.rephrase, *self.fill, self.alike))
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        used = {name: options for name, options in self.rules.items() if f"{{{name}}}" in templates}
+        return BarePrompts(**values | {"widen": "", "openings": (), "rules": used})
 
     @cached_property
     def instructions(self) -> tuple[str, ...]:
@@ -180,6 +192,15 @@ class Prompts:
             raise InputError(
                 f"{self._label}: {part} must contain {{sample}}, got {template!r:.100}; put it where the text belongs"
             )
+
+
+@dataclass(frozen=True)
+class BarePrompts(Prompts):
+    """Prompts that contain a sample as it is."""
+
+    @staticmethod
+    def _of(sample: str) -> dict[str, str]:
+        return {"sample": shortened(sample), "words": str(len(sample.split()))}
 
 
 def load(name: str | Path) -> Prompts:
@@ -231,14 +252,14 @@ def _parse(name: str, text: str) -> Prompts:
         raise InputError(f"prompts {name!r} have an unknown key {unknown[0]!r:.100}; use {', '.join(_KEYS)}")
     if missing := [key for key in ("domain", "random", "rephrase") if key not in table]:
         raise InputError(f"prompts {name!r} must have the key {missing[0]!r}; add it")
-    fields: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in table.items():
         right = type(value) is _KEYS[key] and (_KEYS[key] is not list or _strings(value))
         if not right:
             raise InputError(f"prompts {name!r}: {key} must be {_NAMES[_KEYS[key]]}, got {value!r:.100}; change it")
-        fields[key] = tuple(value) if isinstance(value, list) else value
-    fields["rules"] = {rule: _options(name, rule, value) for rule, value in table.get("rules", {}).items()}
-    return Prompts(name=name, **fields)
+        values[key] = tuple(value) if isinstance(value, list) else value
+    values["rules"] = {rule: _options(name, rule, value) for rule, value in table.get("rules", {}).items()}
+    return Prompts(name=name, **values)
 
 
 def _options(name: str, rule: str, value: Any) -> tuple[str, ...]:

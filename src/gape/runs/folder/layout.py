@@ -1,17 +1,17 @@
-"""Where everything lies in the folder of a run. No other module spells it out.
+"""The layout of a run folder. No other module knows it.
 
     run/
     ├── release/                    may be published once the run is complete
     │   ├── synthetic.parquet       S(T), in the columns that its modality publishes
-    │   ├── report.html             the run as a page, if it was asked for
+    │   ├── report.html             the report, if one was written
     │   ├── privacy.json            the privacy statement, as data
     │   └── PRIVACY.txt             and in words
     └── internal/                   mode 0700
         ├── settings.json           the modality, the plan, the parts, the ledger, the versions that made the run
-        ├── settings.toml           every setting, sealed by the user; no secrets, no consent
-        ├── schema.toml             the description of the records, as it was when the run began, if there is one
-        ├── answers.sqlite          what the language model answered, stored before it is used
-        ├── ledger.sqlite           the ledger of data in memory; that of a file lies beside the file
+        ├── settings.toml           all settings, sealed by the user; no secrets, no consent
+        ├── schema.toml             the schema as it was when the run began, if there is one
+        ├── answers.sqlite          the answers of the language model, stored before they are used
+        ├── ledger.sqlite           the ledger of data in memory; that of a file is beside the file
         ├── evaluation.json         the last evaluation; not private
         ├── report.html             a report that is not for publication
         ├── lock
@@ -20,12 +20,12 @@
             └── 001/
                 ├── candidates.parquet      V(1), with parents and scales
                 ├── votes.parquet           the noisy votes of V(1)
-                ├── selection.json          what the selection rule says of itself
+                ├── selection.json          diagnostics of the selection rule
                 ├── synthetic.parquet       S(1), with the candidate each came from; last, so it marks the round
-                └── rewritten.parquet       in the last round: what the last pass has rewritten, with its index in S(T)
+                └── rewritten.parquet       in the last round: texts that the last pass rewrote, with their index
 
-Every file is written whole or not at all, in this order, so what is there after a crash is a prefix of the run.
-Nothing in it is private beyond what the noisy votes already paid for: no exact count, no private record.
+Each file is written atomically, in this order, so after a crash the folder contains a prefix of the run. Nothing in it
+is private beyond the noisy votes, which are paid for: no exact count, no private record.
 """
 
 from dataclasses import dataclass
@@ -52,17 +52,17 @@ class RoundFiles:
 
     @property
     def selection(self) -> Path:
-        """What the selection rule says of itself."""
+        """Diagnostics of the selection rule."""
         return self.path / "selection.json"
 
     @property
     def synthetic(self) -> Path:
-        """S(t); there once the round is complete."""
+        """S(t); it exists once the round is complete."""
         return self.path / "synthetic.parquet"
 
     @property
     def rewritten(self) -> Path:
-        """What the last pass has changed."""
+        """Texts that the last pass rewrote."""
         return self.path / "rewritten.parquet"
 
 
@@ -74,12 +74,12 @@ class Layout:
 
     @property
     def release(self) -> Path:
-        """What may be published."""
+        """The folder that may be published."""
         return self.path / "release"
 
     @property
     def internal(self) -> Path:
-        """What may not."""
+        """The folder that may not."""
         return self.path / "internal"
 
     @property
@@ -114,7 +114,7 @@ class Layout:
 
     @property
     def lock(self) -> Path:
-        """The file that a process at work here locks."""
+        """The file that a working process locks."""
         return self.internal / "lock"
 
     @property
@@ -156,11 +156,11 @@ class Layout:
         return sorted(int(file.parent.name) for file in self.rounds.glob("[0-9]*/synthetic.parquet"))
 
     def written(self) -> int:
-        """Count how often candidates were written: for the start, and for each round."""
+        """Count the batches of candidates written: the start, and one per round."""
         return int(self.round(0).synthetic.exists()) + len(list(self.rounds.glob("[0-9]*/candidates.parquet")))
 
     def voted(self) -> list[int]:
-        """List the rounds whose noisy votes are there, in order."""
+        """List the rounds whose noisy votes are stored, in order."""
         return sorted(int(file.parent.name) for file in self.rounds.glob("[0-9]*/votes.parquet"))
 
     @property

@@ -1,9 +1,8 @@
 """The record of a run, read from its folder and checked against itself.
 
-A folder may come from anybody, so every command reads it here. Plan, settings, parts, statement and lineage must tell
-one story: a folder that contradicts itself is refused, whatever the command wanted of it. Whether the story is true is
-for the ledger to say, which lies elsewhere (`gape audit`). Nothing in a record is private beyond what its noisy votes
-have paid for.
+A folder may come from anybody, so every command reads it here. Plan, settings, parts, statement and lineage must agree:
+a folder that contradicts itself is refused by all commands. Whether it is true can be checked with the ledger, which is
+elsewhere (`gape audit`). Nothing in a record is private beyond its noisy votes, which are paid for.
 """
 
 from __future__ import annotations
@@ -28,48 +27,55 @@ from gape.privacy.accounting import Neighbours, Release, delta_spent, spent
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.folder.layout import Layout, RoundFiles
 from gape.runs.folder.rounds import Begun, Versions, read_begun, read_rewritten, read_samples
-from gape.runs.settings import Settings, read_stored_toml
+from gape.runs.folder.sealed import SealedSettings, read_sealed
+from gape.runs.settings import Settings
 
 EPSILON_TOLERANCE = 1e-6  # relative: `spent` is computed to 1e-8
 
-# What is protected is named by a word or two, which go into texts for others.
+# The protected unit is a word or two, which appear in cards and reports.
 _UNIT = re.compile(r"\w[\w -]{0,39}")
-_ID = re.compile(r"([0-9a-f]{12})?")  # of a ledger; none where none was kept
+_ID = re.compile(r"([0-9a-f]{12})?")  # of a ledger; empty if none was kept
 
-# How parts of a run describe themselves, by what the settings call them.
+# How the parts of a run describe themselves, by their names in the settings.
 _GENERATORS = {"corpus": "CorpusText("}
 _BY_MODEL = ("ResampledText(", "PromptedText(")
 _EMBEDDERS = {"minilm": "MiniLM(", "st": "SentenceTransformer(", "openai": "OpenAIEmbedder("}
 
 
 class ContradictionError(RunError):
-    """A run folder whose files do not tell one story."""
+    """A run folder whose files contradict each other."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """One round that is done: its candidates by their noisy votes, and the samples that survived it."""
+    """A complete round: the noisy votes of its candidates, and the samples that survived."""
 
-    samples: Samples  # S(t), (m, ...); of the last round as the last pass has left them
+    samples: Samples  # S(t), (m, ...); in the last round after the last pass
     chosen: Indices  # (m,): the candidate that each sample is
     parents: Indices  # (v,): the member of S(t-1) that each candidate is, or varies
-    scales: Floats  # (v,): 0 for a sample that stayed what it was
+    scales: Floats  # (v,): 0 for an unchanged sample
     votes: NoisyVotes  # (v,)
-    diagnostics: dict[str, Any]  # what the selection rule says of itself
+    diagnostics: dict[str, Any]  # of the selection rule
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run on disk that has written its first samples, finished or not."""
+    """A run on disk that has written its first samples, whether it is finished or not."""
 
     path: Path
     begun: Begun
-    settings: Settings | None  # none where the run was put together in Python
-    modality: Modality  # what its samples are
+    settings: Settings | None  # None if the run was assembled in Python
+    modality: Modality  # of its samples
     start: Samples  # S(0)
-    rounds: tuple[Round, ...]  # those that are done
-    statement: PrivacyStatement | None  # none before the end of the run
+    rounds: tuple[Round, ...]  # the complete ones
+    statement: PrivacyStatement | None  # None before the end of the run
     published: pa.Table | None  # likewise
+    stored: SealedSettings | None = None  # the file of the settings
+
+    @property
+    def own(self) -> bool:
+        """Whether this user wrote the settings of the run on this machine."""
+        return self.stored is not None and self.stored.own
 
     @property
     def plan(self) -> Plan:
@@ -78,17 +84,17 @@ class RunRecord:
 
     @property
     def parts(self) -> dict[str, str]:
-        """Generator, embedder and selector, as they describe themselves."""
+        """The descriptions of generator, embedder and selector."""
         return self.begun.parts
 
     @property
     def versions(self) -> list[Versions]:
-        """What made it; none where that was not kept."""
+        """The versions that made it; empty if they were not recorded."""
         return self.begun.versions
 
     @property
     def sigma(self) -> float:
-        """The scale of the noise on every vote; 0 where there was none."""
+        """The scale of the noise on each vote; 0 without noise."""
         return self.plan.sigma
 
     @property
@@ -98,12 +104,12 @@ class RunRecord:
 
     @property
     def last(self) -> int:
-        """The last round that is done; 0 is the start."""
+        """The last complete round; 0 is the start."""
         return len(self.rounds)
 
     @property
     def layout(self) -> Layout:
-        """Where its files are."""
+        """The paths of its files."""
         return Layout(self.path)
 
     def samples(self, turn: int) -> Samples:
@@ -111,49 +117,54 @@ class RunRecord:
         return self.rounds[turn - 1].samples if turn else self.start
 
     def candidates(self, turn: int) -> Samples:
-        """Read V(turn) again; it is not held, being the largest thing there is."""
+        """Read V(turn) again. It is the largest part of a run, so it is not kept in memory."""
         path = self.layout.round(turn).candidates
-        found = read_samples(path, read_table(path), self.modality)
-        if found.dtype != self.start.dtype or len(found) != len(self.rounds[turn - 1].votes):
+        candidates = read_samples(path, read_table(path), self.modality)
+        if candidates.dtype != self.start.dtype or len(candidates) != len(self.rounds[turn - 1].votes):
             raise ContradictionError(f"{path} does not belong to its round; restore it from a copy")
-        return found
+        return candidates
 
     @cached_property
     def families(self) -> tuple[Indices, ...]:
-        """For S(0), S(1) and so on: how many samples each surviving lineage has, largest first.
+        """For S(0), S(1) and so on: the number of samples in each surviving lineage, largest first.
 
-        A lineage is what descends from one member of S(0).
+        A lineage consists of the descendants of one member of S(0).
         """
         ancestors = np.arange(len(self.start))
         families = [np.ones(len(ancestors), dtype=np.int64)]
-        for each in self.rounds:
-            ancestors = ancestors[each.parents[each.chosen]]
+        for done in self.rounds:
+            ancestors = ancestors[done.parents[done.chosen]]
             families.append(np.sort(np.unique(ancestors, return_counts=True)[1])[::-1])
         return tuple(families)
 
     @cached_property
     def ways(self) -> tuple[Indices, Indices]:
-        """For each of the last samples, (m,): the member of S(0) it descends from, and how often it was varied."""
+        """For each of the last samples, (m,): its ancestor in S(0), and how often it was varied since."""
         members = np.arange(len(self.samples(self.last)))
         varied = np.zeros(len(members), dtype=np.int64)
-        for each in reversed(self.rounds):
-            chosen = each.chosen[members]
-            varied += each.scales[chosen] > 0
-            members = each.parents[chosen]
+        for done in reversed(self.rounds):
+            chosen = done.chosen[members]
+            varied += done.scales[chosen] > 0
+            members = done.parents[chosen]
         return members, varied
 
 
-def read_run(path: str | Path) -> RunRecord:
-    """Read a run as far as it has got, and refuse a folder that contradicts itself."""
-    record = read_begun_run(path)
+def read_run(path: str | Path, stored: SealedSettings | None = None) -> RunRecord:
+    """Read a run, finished or not, and refuse a folder that contradicts itself.
+
+    `stored` are its settings, if they have been read already.
+    """
+    record = read_begun_run(path, stored)
     if record is None:
         raise RunError(f"{path} holds a run that has written nothing yet; wait for its first texts, or resume it")
     return record
 
 
-def read_finished(path: str | Path) -> tuple[RunRecord, PrivacyStatement, pa.Table]:
-    """Read a run that has published what its last round selected, with its statement and what it published."""
-    record = read_run(path)
+def read_finished(
+    path: str | Path, stored: SealedSettings | None = None
+) -> tuple[RunRecord, PrivacyStatement, pa.Table]:
+    """Read a finished run with its statement and its published data."""
+    record = read_run(path, stored)
     if record.statement is None or record.published is None:
         raise RunError(
             f"{path} holds a run that has not finished its {record.plan.rounds} rounds, or whose PRIVACY.txt is not "
@@ -162,14 +173,15 @@ def read_finished(path: str | Path) -> tuple[RunRecord, PrivacyStatement, pa.Tab
     return record, record.statement, record.published
 
 
-def read_begun_run(path: str | Path) -> RunRecord | None:
-    """Read a run as `read_run` does; None where it has written no samples yet."""
+def read_begun_run(path: str | Path, stored: SealedSettings | None = None) -> RunRecord | None:
+    """Read a run as `read_run` does; None if it has not written any samples yet."""
     path = Path(path)
     layout = Layout(path)
     if not layout.is_run and not layout.settings.exists():
         raise RunError(f"{path} is not the folder of a run; name the folder that the run was made in")
     refuse_links(path)
-    settings = read_settings(path)
+    stored = stored or read_sealed(path)
+    settings = None if stored is None else stored.settings
     if not layout.is_run:
         return None
     begun = read_begun(path)
@@ -182,29 +194,18 @@ def read_begun_run(path: str | Path) -> RunRecord | None:
     statement, published = _read_release(
         layout, begun, settings, known, [start, *(round_.samples for round_ in rounds)]
     )
-    return RunRecord(path, begun, settings, known, start, rounds, statement, published)
+    return RunRecord(path, begun, settings, known, start, rounds, statement, published, stored)
 
 
 def _kind(settings: Settings | None, begun: Begun) -> Modality | None:
-    """Return the modality that a run has recorded, with its schema where the settings name one; None if it has none."""
+    """Return the recorded modality of a run, with its schema if the settings name one; None if there is no record."""
     if settings is not None:
         return settings.records
     return None if begun.modality is None else modality(begun.modality)
 
 
-def read_settings(path: str | Path) -> Settings | None:
-    """Read the settings of a run as its folder has them; None where the run was put together in Python."""
-    layout = Layout(Path(path))
-    if not layout.settings.exists():
-        return None
-    values = read_stored_toml(layout.settings)
-    if "schema" in values:
-        values["schema"] = str(layout.schema.absolute())
-    return Settings.of(values)
-
-
 def read_statement(path: Path) -> PrivacyStatement:
-    """Read a privacy statement, and refuse one that cannot be."""
+    """Read a privacy statement, and refuse an impossible one."""
     values = read_json(path)
     if isinstance(values, dict) and values.get("unpaid"):
         raise ContradictionError(
@@ -219,16 +220,16 @@ def read_statement(path: Path) -> PrivacyStatement:
         _check_statement(statement)
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise ContradictionError(
-            f"{path} is not a privacy statement that holds ({type(error).__name__}); restore it from a copy"
+            f"{path} is not a valid privacy statement ({type(error).__name__}); restore it from a copy"
         ) from error
     return statement
 
 
 def _check_statement(statement: PrivacyStatement) -> None:
-    """Refuse what no run states: it goes into cards and pages, and what is said to be private must be a sound claim."""
+    """Refuse values that no run writes. They appear in cards and reports, and a claim of privacy must be sound."""
     plain = type(statement.private) is bool and type(statement.secure_noise) is bool
     numbers = (statement.epsilon, statement.delta, statement.dataset_epsilon, *statement.sigma)
-    sound = all(each >= 0 for each in numbers) and 0 < statement.delta < 1 and type(statement.votes_per_unit) is int
+    sound = all(number >= 0 for number in numbers) and 0 < statement.delta < 1 and type(statement.votes_per_unit) is int
     words = _UNIT.fullmatch(statement.unit) and _ID.fullmatch(statement.ledger)
     known = statement.neighbours in get_args(Neighbours)
     if not (plain and sound and words and known) or statement.votes_per_unit < 1:
@@ -238,7 +239,7 @@ def _check_statement(statement: PrivacyStatement) -> None:
 
 
 def _holds(statement: PrivacyStatement) -> bool:
-    """Whether the releases that a statement tells of cost no more than it claims."""
+    """Whether the releases of a statement cost no more than it claims."""
     if math.isinf(statement.epsilon):
         return False
     releases = [Release(sigma, statement.neighbours, statement.votes_per_unit) for sigma in statement.sigma]
@@ -246,13 +247,13 @@ def _holds(statement: PrivacyStatement) -> bool:
 
 
 def _unlike(settings: Settings, begun: Begun) -> Iterable[str]:
-    """Name the settings that are not those the run began with."""
+    """Name the settings that differ from those the run began with."""
     if begun.modality is not None and begun.modality != settings.modality:
         yield "modality"
-    for each in fields(Plan):
-        wanted = getattr(settings, each.name, None)
-        if wanted is not None and wanted != getattr(begun.plan, each.name):
-            yield each.name
+    for name in (field.name for field in fields(Plan)):
+        wanted = getattr(settings, name, None)
+        if wanted is not None and wanted != getattr(begun.plan, name):
+            yield name
     if not any(
         form in begun.parts["generator"] for form in _forms(settings.generator, settings, _GENERATORS, "generator")
     ):
@@ -262,7 +263,7 @@ def _unlike(settings: Settings, begun: Begun) -> Iterable[str]:
 
 
 def _forms(spec: str, settings: Settings, known: dict[str, str], part: str) -> Sequence[str]:
-    """Return how a part that settings name may describe itself."""
+    """Return the possible beginnings of the description of a part."""
     if spec == settings.modality:
         return (f"{type(getattr(settings.records, part)()).__name__}(",)
     kind = spec.partition(":")[0]
@@ -270,7 +271,7 @@ def _forms(spec: str, settings: Settings, known: dict[str, str], part: str) -> S
 
 
 def _misstated(statement: PrivacyStatement, begun: Begun, settings: Settings | None) -> Iterable[str]:
-    """Name what a statement says otherwise than the run that it is about."""
+    """Name the fields of a statement that differ from its run."""
     plan = begun.plan
     cost = spent([Release(sigma, plan.neighbours, plan.votes_per_unit) for sigma in statement.sigma], plan.delta)
     users = settings is not None and settings.user is not None
@@ -290,15 +291,14 @@ def _misstated(statement: PrivacyStatement, begun: Begun, settings: Settings | N
 def _refuse(path: Path, file: str, other: str, names: Iterable[str]) -> None:
     if wrong := ", ".join(names):
         raise ContradictionError(
-            f"{path / file} contradicts {other} in {wrong}, so that nothing it says can be relied on; restore the "
-            "folder from a copy"
+            f"{path / file} contradicts {other} in {wrong}, so the folder cannot be relied on; restore it from a copy"
         )
 
 
 def _read_release(
     layout: Layout, begun: Begun, settings: Settings | None, kind: Modality, states: list[Samples]
 ) -> tuple[PrivacyStatement | None, pa.Table | None]:
-    """Return the statement and the data of a finished run; of one that has not ended, or is being extended, nothing."""
+    """Return statement and data of a finished run; None for one that is unfinished or being extended."""
     if not layout.statement.exists():
         return None, None
     statement = read_statement(layout.statement)
@@ -306,7 +306,7 @@ def _read_release(
     whole = len(statement.sigma) == begun.plan.rounds == len(states) - 1
     if not whole or not layout.words.exists() or not layout.published.exists():
         return None, None
-    # The words come after the numbers, and the data last: whatever is older than the statement is not of this run yet.
+    # PRIVACY.txt is written after the numbers, and the data last: older files are from before an extension.
     published = read_table(layout.published)
     same = _words(layout.words) == f"{statement.text()}\n" and published.equals(_columns(layout.path, states, kind))
     return (statement, published) if same else (None, None)
@@ -320,13 +320,12 @@ def _words(path: Path) -> str:
 
 
 def _columns(path: Path, states: list[Samples], kind: Modality) -> pa.Table:
-    """Return the last samples as they are published."""
+    """Return the last samples in their published form."""
     try:
         return pa.table(kind.publish(states[-1]))
     except (ValueError, LookupError, TypeError, RecursionError, AttributeError, pa.ArrowException) as error:
         raise ContradictionError(
-            f"the samples of {path} are not what its embedder compares ({type(error).__name__}); restore them from a "
-            "copy"
+            f"the samples of {path} are not of its modality ({type(error).__name__}); restore them from a copy"
         ) from error
 
 
@@ -338,7 +337,7 @@ def _read_rounds(layout: Layout, plan: Plan, kind: Modality | None) -> tuple[Sam
     while layout.round(len(rounds) + 1).synthetic.exists():  # written last, so the round is complete
         if len(rounds) == plan.rounds:
             raise ContradictionError(
-                f"{layout.path} holds more than the {plan.rounds} rounds of its plan; restore it from a copy"
+                f"{layout.path} has more than the {plan.rounds} rounds of its plan; restore it from a copy"
             )
         read, before = _round(layout.round(len(rounds) + 1), before, kind)
         rounds.append(read)
@@ -349,7 +348,7 @@ def _read_rounds(layout: Layout, plan: Plan, kind: Modality | None) -> tuple[Sam
 
 
 def _round(files: RoundFiles, before: pa.ChunkedArray, kind: Modality | None) -> tuple[Round, pa.ChunkedArray]:
-    """Read a round after the samples `before` it, and return it with its own samples; each must be what it claims."""
+    """Read and check the round after the samples `before`; return it with its own samples."""
     survivors, candidates = read_table(files.synthetic), read_table(files.candidates)
     diagnostics = read_json(files.selection)
     read = Round(
@@ -360,7 +359,7 @@ def _round(files: RoundFiles, before: pa.ChunkedArray, kind: Modality | None) ->
         votes=read_numbers(files.votes, read_table(files.votes), "noisy_votes", np.int64),
         diagnostics=diagnostics if isinstance(diagnostics, dict) else {},
     )
-    read_samples(files.candidates, candidates, kind)  # rejects what are not samples
+    read_samples(files.candidates, candidates, kind)  # rejects other content
     known = len(candidates) == len(read.votes)
     within = _within(read.chosen, len(read.votes)) and _within(read.parents, len(before))
     if not (known and within and _descends(read, survivors["sample"], candidates["sample"], before)):
@@ -368,16 +367,16 @@ def _round(files: RoundFiles, before: pa.ChunkedArray, kind: Modality | None) ->
     return read, survivors["sample"]
 
 
-def _descends(found: Round, after: pa.ChunkedArray, proposed: pa.ChunkedArray, before: pa.ChunkedArray) -> bool:
-    """Whether survivors are the candidates chosen, and candidates that were kept are the samples before."""
-    kept = np.flatnonzero(found.scales == 0)
+def _descends(read: Round, after: pa.ChunkedArray, proposed: pa.ChunkedArray, before: pa.ChunkedArray) -> bool:
+    """Whether survivors are the chosen candidates, and unchanged candidates the samples before."""
+    kept = np.flatnonzero(read.scales == 0)
     of_one_kind = after.type == proposed.type == before.type
     return bool(
         of_one_kind
-        and proposed.take(pa.array(found.chosen)).equals(after)
-        and proposed.take(pa.array(kept)).equals(before.take(pa.array(found.parents[kept])))
+        and proposed.take(pa.array(read.chosen)).equals(after)
+        and proposed.take(pa.array(kept)).equals(before.take(pa.array(read.parents[kept])))
     )
 
 
-def _within(places: Indices, size: int) -> bool:
-    return len(places) > 0 and int(places.min()) >= 0 and int(places.max()) < size
+def _within(indices: Indices, size: int) -> bool:
+    return len(indices) > 0 and int(indices.min()) >= 0 and int(indices.max()) < size

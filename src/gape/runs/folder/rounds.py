@@ -39,23 +39,23 @@ from gape.privacy.statement import PrivacyStatement
 from gape.runs.folder.layout import Layout, RoundFiles
 
 _FORMAT = 1
-# An extended run has more rounds, and the epsilon that they cost, at the same noise.
+# An extended run has more rounds and a larger epsilon at the same noise.
 _MAY_GROW = {"rounds", "epsilon"}
 
-# What decides bits of a result beside this package: always, and where the process has loaded it.
+# Packages whose version affects the result: always, and if the process has loaded them.
 _DECISIVE = ("numpy", "scipy", "numba", "opendp")
 _WHERE_LOADED = ("onnxruntime", "tokenizers", "xllamacpp", "torch", "transformers", "sentence_transformers")
-_WORD = re.compile(r"[\w.+!-]{1,60}")  # a name or a version; both go into pages
+_WORD = re.compile(r"[\w.+!-]{1,60}")  # a name or a version; both appear in reports
 _LARGEST_NUMBER = 2**53  # of rounds, samples and seeds
 
 
 class VersionWarning(UserWarning):
-    """A run goes on with other versions than those that made it so far."""
+    """A run is resumed with other versions than those that made it so far."""
 
 
 @dataclass(frozen=True)
 class Versions:
-    """What made a run from some round on: this package, and those that decide bits of its result."""
+    """The versions that made a run from some round on: of this package, and of those that affect the result."""
 
     since: int  # the first round that they made; 0 is the start
     packages: dict[str, str]
@@ -67,14 +67,14 @@ class Versions:
 
 @dataclass(frozen=True)
 class Begun:
-    """What a run wrote down when it began: its name in the ledger, the id of that ledger, its plan and its parts."""
+    """What a run recorded when it began: its name in the ledger, the id of that ledger, its plan and its parts."""
 
     run: str
     ledger: str
     plan: Plan
-    parts: dict[str, str]  # generator, embedder and selector, as they describe themselves
-    modality: str | None  # what its records are; None where the run was put together in Python, or begun earlier
-    versions: list[Versions]  # that made it so far; none where they were not kept
+    parts: dict[str, str]  # descriptions of generator, embedder and selector
+    modality: str | None  # None if the run was assembled in Python, or by an earlier version
+    versions: list[Versions]  # that made it so far; empty if they were not recorded
 
 
 class RunFolder:
@@ -96,14 +96,14 @@ class RunFolder:
         self.run = run
         self.plan = plan
         self._settings = settings
-        self._change = change  # what `prepare` is to write down
+        self._change = change  # for `prepare` to record
         self._made = False
 
     @classmethod
     def find(
         cls, path: str | Path, plan: Plan, parts: dict[str, str], ledger: str, modality: Modality | None = None
     ) -> RunFolder:
-        """Take the folder of a new run, or that of the same run, possibly with fewer rounds. Writes nothing yet."""
+        """Find the folder of a new run, or of the same run, possibly with fewer rounds. Writes nothing yet."""
         path = Path(path)
         settings: dict[str, Any] = {"format": _FORMAT, "ledger": ledger, "parts": parts}
         if modality is not None:
@@ -122,18 +122,18 @@ class RunFolder:
 
     @property
     def lock(self) -> Path:
-        """The file that a process at work here locks."""
+        """The file that a working process locks."""
         return self._layout.lock
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the folder if it is not there, and keep other processes out of it."""
+        """Create the folder if necessary, and keep other processes out of it."""
         self._make()
         with locked(self.lock, self.path):
             yield
 
     def prepare(self) -> None:
-        """Write down the settings where they are new, and the versions at work; warn where others began the run."""
+        """Record new settings and the current versions; warn if other versions began the run."""
         self._make()
         file = self._layout.begun
         if self._change == "new" and file.exists():
@@ -141,7 +141,7 @@ class RunFolder:
         before = _versions_in(self._settings)
         versions = self._versions_from(before)
         if self._change or versions != before:
-            write_json(file, self._settings | {"versions": [asdict(each) for each in versions]})
+            write_json(file, self._settings | {"versions": [asdict(recorded) for recorded in versions]})
 
     def _make(self) -> None:
         if not self._made:
@@ -152,24 +152,26 @@ class RunFolder:
             self._made = True
 
     def _versions_from(self, before: Sequence[Versions]) -> list[Versions]:
-        """Add the versions at work to those that made the run so far, if they differ and there is something to do."""
+        """Add the current versions to those that made the run so far, if they differ and the run is unfinished."""
         since = len(self._layout.complete())
         now = _versions_now()
         changed = before[-1].changed(now) if before else []
         if since > self.plan.rounds or (before and not changed):
             return list(before)
         if changed:
-            old, new = (", ".join(f"{name} {each[name]}" for name in changed) for each in (before[-1].packages, now))
+            old, new = (
+                ", ".join(f"{name} {packages[name]}" for name in changed) for packages in (before[-1].packages, now)
+            )
             warnings.warn(
-                f"{self.path} was made by {old} so far and goes on with {new}; the rounds that are done stay as they "
-                "are, and those to come may differ from what they would have been",
+                f"{self.path} was made with {old} so far and is resumed with {new}; complete rounds stay unchanged, "
+                "and later ones may differ from what they would have been",
                 VersionWarning,
                 stacklevel=4,
             )
         return [*before, Versions(since, now)]
 
     def save(self, state: State) -> None:
-        """Keep what a state adds to the one before it."""
+        """Store what a state adds to the one before it."""
         if state.proposal is not None:
             proposal = state.proposal
             columns = {
@@ -188,7 +190,7 @@ class RunFolder:
         write_table(files.synthetic, columns)
 
     def load(self) -> State | None:
-        """Return the last state that was kept, if any was."""
+        """Return the last stored state, if there is one."""
         complete = self._layout.complete()
         if not complete:
             return None
@@ -211,21 +213,21 @@ class RunFolder:
         return read_samples(path, read_table(path), self._modality)
 
     def save_rewritten(self, turn: int, before: Samples, after: Samples) -> None:
-        """Keep what the last pass has made of S(turn)."""
+        """Store the texts of S(turn) that the last pass rewrote."""
         changed = np.flatnonzero(before != after)
         columns = {"place": changed, "sample": self._kind(after).to_arrow(after[changed])}
         write_table(self._make_round(turn).rewritten, columns)
 
     def rewritten(self, turn: int) -> Samples | None:
-        """Return S(turn) after the last pass; None if there was none."""
+        """Return S(turn) after the last pass; None if there was no last pass."""
         return read_rewritten(self._layout.round(turn), self.synthetic(turn), self._modality)
 
     def publish(self, samples: Samples, statement: PrivacyStatement) -> None:
-        """Write `release/`. The statement comes first: should the writing stop there, it claims too little."""
+        """Write `release/`. The statement comes first: if writing stops there, it claims too little."""
         columns, layout = self._kind(samples).publish(samples), self._layout
         layout.release.mkdir(exist_ok=True)
         if layout.words.exists() and read_bounded(layout.words) != statement.text() + "\n":
-            layout.release_report.unlink(missing_ok=True)  # from before the run was extended: it claims too much
+            layout.release_report.unlink(missing_ok=True)  # older than the extension, so it claims too much
         write_json(layout.statement, asdict(statement))
         write_atomically(layout.words, (statement.text() + "\n").encode())
         write_table(layout.published, columns)
@@ -248,7 +250,7 @@ def read_samples(path: Path, table: pa.Table, modality: Modality | None = None) 
 
 
 def read_rewritten(files: RoundFiles, samples: Samples, modality: Modality | None) -> Samples | None:
-    """Return the samples of a round as the last pass has left them; None if there was none."""
+    """Return the samples of a round after the last pass; None if there was no last pass."""
     path = files.rewritten
     if not path.exists():
         return None
@@ -266,7 +268,7 @@ def read_rewritten(files: RoundFiles, samples: Samples, modality: Modality | Non
 
 
 def read_begun(path: str | Path) -> Begun:
-    """Read how the run of a folder began, and refuse what no run writes."""
+    """Read what a run recorded when it began, and refuse what no run writes."""
     file = Layout(Path(path)).begun
     settings = read_json(file)
     if isinstance(settings, dict) and settings.get("format") != _FORMAT:
@@ -284,39 +286,40 @@ def read_begun(path: str | Path) -> Begun:
         plan = _plan_in(settings["plan"])
         return Begun(settings["run"], settings["ledger"], plan, known, modality, _versions_in(settings))
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise RunError(f"{file} is not that of a run ({type(error).__name__}); restore it from a copy") from error
+        raise RunError(f"{file} was not written by a run ({type(error).__name__}); restore it from a copy") from error
 
 
 def versions_in_words(versions: Sequence[Versions]) -> str:
-    """Say which versions made a run, and from which round on others did."""
-    said = []
-    for place, each in enumerate(versions):
-        names = versions[place - 1].changed(each.packages) if place else list(each.packages)
-        from_there = f"from round {each.since} on " if each.since else ""
-        said.append(from_there + ", ".join(f"{name} {each.packages[name]}" for name in names))
-    return "; ".join(said)
+    """List the versions that made a run, and the rounds from which on they changed."""
+    parts = []
+    for index, current in enumerate(versions):
+        names = versions[index - 1].changed(current.packages) if index else list(current.packages)
+        since = f"from round {current.since} on " if current.since else ""
+        parts.append(since + ", ".join(f"{name} {current.packages[name]}" for name in names))
+    return "; ".join(parts)
 
 
 def _versions_now() -> dict[str, str]:
     from gape import __version__  # noqa: PLC0415  (the package imports this module)
 
-    found = {"gape": __version__}
+    versions = {"gape": __version__}
     for name in (*_DECISIVE, *(name for name in _WHERE_LOADED if name in sys.modules)):
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions
 
 
 def _versions_in(settings: dict[str, Any]) -> list[Versions]:
-    versions = [Versions(int(each["since"]), dict(each["packages"])) for each in settings.get("versions", [])]
-    words = (word for each in versions for pair in each.packages.items() for word in pair)
-    if not all(_WORD.fullmatch(word) for word in words) or not all(each.packages for each in versions):
+    recorded = settings.get("versions", [])
+    versions = [Versions(int(entry["since"]), dict(entry["packages"])) for entry in recorded]
+    words = (word for entry in versions for pair in entry.packages.items() for word in pair)
+    if not all(_WORD.fullmatch(word) for word in words) or not all(entry.packages for entry in versions):
         raise ValueError("versions")
     return versions
 
 
 def _diagnostics(state: State) -> dict[str, Any]:
-    """Everything a selection says of itself but the indices, which have a column of their own."""
+    """Return the diagnostics of a selection without the indices, which are stored as a column."""
     result = state.selection
     if result is None:
         return {}
@@ -325,7 +328,7 @@ def _diagnostics(state: State) -> dict[str, Any]:
 
 
 def _plan_in(values: dict[str, Any]) -> Plan:
-    """Read a plan as a run folder keeps it: every number of its own type, for they go into pages."""
+    """Read the plan of a run folder. Each number must have the right type, because it appears in reports."""
     numbers = {name: float(values[name]) for name in ("epsilon", "delta", "sigma")}
     whole = [values[name] for name in ("rounds", "samples", "copies", "votes_per_unit", "initial", "seed")]
     flags = (values["keep"], values.get("vary_start", True))
@@ -337,7 +340,7 @@ def _plan_in(values: dict[str, Any]) -> Plan:
 
 
 def _refuse_other_run(path: Path, begun: Begun, plan: Plan, parts: dict[str, str], ledger: str) -> None:
-    """A folder goes on with the run that it began, or not at all."""
+    """Refuse to resume another run than the one that the folder began."""
     if begun.ledger != ledger:
         raise RunError(f"{path} is charged to another ledger; give the one it was started with")
     stored = begun.plan

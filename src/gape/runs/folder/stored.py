@@ -1,66 +1,61 @@
-"""The settings of a run on disk, who wrote them, and what they allow; and the ledger that the run is charged to.
+"""A run folder with settings: what they allow, how the run stands, and the ledger that it is charged to.
 
-The ledger of a file lies beside the file, because the budget belongs to the data and not to a run.
+The ledger of a file is beside the file, because the budget belongs to the data and not to a run.
 """
 
 import math
-import re
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from gape._support.files import is_locked, read_bounded, refuse_links, write_atomically
-from gape._support.ownership import is_sealed, seal
+from gape._support.files import is_locked
 from gape.core.copies import repeats
-from gape.core.errors import BudgetError, PrivacyError, RunError
+from gape.core.errors import PrivacyError, RunError
 from gape.core.types import Samples, texts_of
 from gape.evolution.plan import Plan
 from gape.language.spending import Tokens
 from gape.language.stored import stored_tokens
 from gape.privacy.accounting import Release, spent
+from gape.privacy.budget import BudgetRequest, settle_budget
 from gape.privacy.ledger import Budget, Ledger
 from gape.runs.electorate import Private, text_fingerprint, unit_of
 from gape.runs.folder.layout import Layout
-from gape.runs.folder.record import read_begun_run, read_settings
+from gape.runs.folder.record import RunRecord, read_begun_run, read_run
 from gape.runs.folder.rounds import Begun, Versions, read_begun
+from gape.runs.folder.sealed import SealedSettings, read_sealed, write_sealed
+from gape.runs.paths import anchored
 from gape.runs.reach import OUTSIDE, Use, confined
-from gape.runs.settings import OPERATIONAL, Settings, anchored
+from gape.runs.settings import OPERATIONAL, Settings
 
 LEDGER_SUFFIX = ".gape-ledger.sqlite"
-
-# The last line of the settings, of which TOML reads nothing.
-_SEAL = "# Sealed on this machine by whoever wrote the above: "
-_SEALED = re.compile(rb"(.*\n)" + _SEAL.encode() + rb"([0-9a-f]{64})\n", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Status:
-    """How a run stands."""
+    """The status of a run."""
 
     finished: bool
-    own: bool  # its settings were written by this user on this machine
-    running: bool  # in some process, now
+    own: bool  # this user wrote its settings on this machine
+    running: bool  # a process is working on it now
     rounds_done: int
     rounds: int
-    voting: bool  # the candidates of the next round are there
+    voting: bool  # the candidates of the next round are written
     answers: int  # of the language model, stored
     tokens: Tokens
-    epsilon_spent: float | None  # by this run; None where its ledger is not there, or a stranger says where it is
+    epsilon_spent: float | None  # by this run; None if its ledger is missing, or its path cannot be trusted
     dataset_epsilon: float | None  # by all runs on the data
     budget: Budget | None
-    versions: list[Versions]  # that made it; none before its first text, or where they were not kept
-    lineages: tuple[int, ...]  # of the start and of each round: how many members of the start have descendants
-    largest: int  # samples of the largest lineage
-    repeating: (
-        float | None
-    )  # share of the last texts that have 8 words in a row in common with another; None where they have no words
+    versions: list[Versions]  # that made it; empty before its first text, or if they were not recorded
+    lineages: tuple[int, ...]  # for the start and each round: the number of initial samples that have descendants
+    largest: int  # number of samples in the largest lineage
+    repeating: float | None  # share of the last texts that repeat 8 words of another; None if they are not texts
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How the data stands with its ledger."""
+    """The budget of a dataset, and what is spent of it."""
 
     budget: Budget
     releases: tuple[Release, ...]
@@ -72,7 +67,7 @@ class Standing:
 
 
 def ledger_of(settings: Settings) -> Standing | None:
-    """Look into the ledger of the data that settings name; None if there is none yet."""
+    """Read the ledger of the data that settings name; None if there is none yet."""
     settings = settings.anchored()
     path = settings.ledger or settings.data + LEDGER_SUFFIX
     if path == ":memory:" or not Path(path).exists():
@@ -82,70 +77,68 @@ def ledger_of(settings: Settings) -> Standing | None:
 
 
 def _run_epsilon(ledger: Ledger, run: str, delta: float) -> float:
-    """What a run has spent; infinite where its releases have no guarantee."""
+    """Return what a run has spent; infinite if its releases have no guarantee."""
     return spent(ledger.releases(run), delta) if ledger.secure(run) else math.inf
 
 
 class SettingsFolder:
-    """The folder of a run that settings describe, there or yet to be made."""
+    """The folder of a run with settings, existing or new."""
 
-    def __init__(self, path: str | Path) -> None:
-        """Look at the folder `path`; writes nothing."""
+    def __init__(self, path: str | Path, stored: SealedSettings | None = None) -> None:
+        """Use the folder `path`, without writing anything. `stored` are its settings, if they were read already."""
         self.path = Path(path)
         self.layout = Layout(self.path)
+        self._stored = stored
+
+    @property
+    def stored(self) -> SealedSettings | None:
+        """The settings of the run in the folder, read once; None if there are none."""
+        if self._stored is None:
+            self._stored = read_sealed(self.path)
+        return self._stored
 
     @property
     def finished(self) -> bool:
-        """Whether the run has published what its last round selected; refuses a folder that contradicts itself."""
-        record = read_begun_run(self.path) if self.layout.settings.exists() else None
+        """Whether the run has published its result. Refuses a folder that contradicts itself."""
+        record = None if self.stored is None else read_begun_run(self.path, self.stored)
         return record is not None and record.finished
 
     @property
     def own(self) -> bool:
         """Whether this user wrote the settings on this machine, and nobody has changed them since."""
-        refuse_links(self.path)
-        match = (
-            _SEALED.fullmatch(read_bounded(self.layout.settings).encode()) if self.layout.settings.exists() else None
-        )
-        return match is not None and is_sealed(match[1], match[2].decode())
+        return self.stored is not None and self.stored.own
 
     @property
     def batches(self) -> int:
-        """How often texts were written: for the start, and for each round."""
+        """The number of batches of texts written: the start, and one per round."""
         return self.layout.written()
 
     def settings(self) -> Settings:
-        """Return the settings of the run that is there, as it has them; to reach outside by them, ask `agreed`."""
-        if not self.layout.settings.exists():
+        """Return the settings of the run in the folder. Use `agreed` before they reach outside it."""
+        if self.stored is None:
             raise RunError(f"{self.path} holds no run of `gape run`; name the folder of one")
-        refuse_links(self.path)
-        settings = read_settings(self.path)
-        if settings is None:
-            raise RunError(f"{self.path} has lost its settings meanwhile; restore them from a copy")
-        return settings
+        return self.stored.settings
+
+    def record(self) -> RunRecord:
+        """Read the run, finished or not."""
+        return read_run(self.path, self.stored)
 
     def agreed(self, uses: Collection[Use], **given: Any) -> Settings:
-        """Return the settings by which a command may reach outside the folder, for what it uses.
+        """Return the settings with which a command may reach outside the folder, for the parts it uses.
 
-        Values that are given override those of the folder. Where this user did not write the folder on this machine,
-        everything that reaches outside must be given.
+        Given values override those of the folder. If this user did not write the folder on this machine, everything
+        that reaches outside must be given.
         """
         stored = self.settings()
         given = {name: anchored(name, value) for name, value in given.items() if value is not None}
         return stored.with_values(**given) if self.own else confined(self.path, stored, given, uses)
 
     def write(self, settings: Settings) -> None:
-        """Keep the settings, sealed, making the folder if it is not there."""
-        self.layout.internal.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.layout.internal.chmod(0o700)
-        if settings.schema is not None and not self.layout.schema.exists():
-            write_atomically(self.layout.schema, Path(settings.schema).read_bytes())
-        content = settings.as_toml().encode()
-        sealed = seal(content)
-        write_atomically(self.layout.settings, content + (f"{_SEAL}{sealed}\n".encode() if sealed else b""))
+        """Store the settings with their seal. Creates the folder if necessary."""
+        self._stored = write_sealed(self.layout, settings)
 
     def refuse_foreign(self) -> None:
-        """Refuse a folder that holds something else than a run."""
+        """Refuse a folder with other content than a run."""
         try:
             occupied = self.path.exists() and (not self.path.is_dir() or any(map(self._foreign, self.path.iterdir())))
         except OSError as error:
@@ -154,82 +147,70 @@ class SettingsFolder:
             raise RunError(f"{self.path} exists and is not the folder of a run; name a new folder")
 
     def _foreign(self, entry: Path) -> bool:
-        """Whether an entry is more than what a process leaves that was stopped before it had written the settings."""
+        """Whether an entry cannot come from a process that was stopped before it wrote the settings."""
         return entry != self.layout.internal or any(
-            not each.match(".*.tmp") and each != self.layout.schema for each in entry.iterdir()
+            not file.match(".*.tmp") and file != self.layout.schema for file in entry.iterdir()
         )
 
     def same_run(self, settings: Settings) -> Settings:
-        """Return the settings to resume with: these, if the run in the folder was started with the same."""
-        if not self.layout.settings.exists():
+        """Return these settings, if the run in the folder was started with the same ones."""
+        if self.stored is None:
             return settings
-        stored = self.settings()
-        if settings.topics is None:  # asked of the model in the first part of the run
+        stored = self.stored.settings
+        if settings.topics is None:  # the model was asked for them when the run began
             settings = settings.with_values(topics=stored.topics)
-        if settings.schema is not None and stored.schema is not None:
+        if settings.schema is not None and stored.schema not in {None, settings.schema}:
             if settings.records.describe() != stored.records.describe():
                 raise RunError(f"{self.path} was started with another schema than {settings.schema}; name a new folder")
             settings = settings.with_values(schema=stored.schema)
-        # A stranger's paths and addresses are replaced by the user's; what they lead to must be what the run has used,
-        # by which it is known in its folder.
+        # Paths and addresses of someone else are replaced by the user's. That they lead to the same parts is checked by
+        # the descriptions in the folder.
         may_differ = OPERATIONAL if self.own else OPERATIONAL | set(OUTSIDE)
-        for each in fields(settings):
-            old, new = getattr(stored, each.name), getattr(settings, each.name)
-            if old != new and each.name not in may_differ:
+        for name in (setting.name for setting in fields(settings)):
+            old, new = getattr(stored, name), getattr(settings, name)
+            if old != new and name not in may_differ:
                 raise RunError(
-                    f"{self.path} was started with {each.name} {old!r}, not {new!r}; use the same settings to go on "
-                    "with it, or name a new folder"
+                    f"{self.path} was started with {name} {old!r}, not {new!r}; use the same settings to resume it, or "
+                    "name a new folder"
                 )
         return settings
 
     def open_ledger(self, settings: Settings, plan: Plan, private: Private) -> Ledger:
-        """Open or make the ledger of the data, and refuse what it does not allow, before anything is computed."""
-        path = self._ledger_path(settings)
+        """Open or create the ledger of the data, and refuse what it does not allow, before anything is computed."""
+        path, begun = self._ledger_path(settings), self._begun
         if path != ":memory:" and Path(path).parent == self.layout.internal:
             self.write(settings)
-        budget = Budget(settings.budget_epsilon or plan.epsilon, plan.delta, plan.neighbours)
-        if self._run and path != ":memory:" and not Path(path).exists():
+        if begun and path != ":memory:" and not Path(path).exists():
             raise RunError(
-                f"the ledger that {self.path} is charged to is not at {path}; put it back there, or say where it is as "
-                "ledger"
+                f"the ledger that {self.path} is charged to is not at {path}; restore it, or give its path as ledger"
             )
-        ledger = _ledger(path, budget)
+        request = BudgetRequest(Budget(plan.epsilon, plan.delta, plan.neighbours), settings.budget_epsilon)
+        ledger = _ledger(path, request.first)
         with _closed_on_error(ledger):
-            if self._run and not self._is_charged_to(ledger):
+            if begun and begun.ledger != ledger.id:
                 raise RunError(f"{self.path} is charged to another ledger; give the one it was started with")
             try:
                 ledger.bind(lambda salt: text_fingerprint(private, salt), unit_of(private))
             except PrivacyError as error:
                 raise PrivacyError(f"{private.source} has changed, or is read in another way: {error}") from None
-            wanted, open_still = ledger.budget, ledger.provisional
-            if settings.budget_epsilon is not None:
-                wanted = replace(wanted, epsilon=settings.budget_epsilon)
-            elif open_still:  # of an earlier run that came to nothing
-                wanted = replace(budget, neighbours=wanted.neighbours)
-            try:
-                ledger.require(self._run or "", plan.releases, wanted)
-            except BudgetError as error:
-                raise BudgetError(f"{error} by budget_epsilon, which is for all runs on the data together") from None
-            if wanted != ledger.budget or (open_still and settings.budget_epsilon is not None):
-                ledger.change_budget(
-                    epsilon=wanted.epsilon, delta=wanted.delta, provisional=settings.budget_epsilon is None
-                )
+            settle_budget(ledger, request, begun.run if begun else "", plan.releases)
         return ledger
 
     def status(self, ledger: str | None = None) -> Status:
-        """Say how the run stands; `ledger` says where its ledger lies, where the folder cannot be believed."""
-        record = read_begun_run(self.path) if self.layout.settings.exists() else None
+        """Return the status of the run. `ledger` is the path of its ledger, if the folder cannot be trusted."""
         settings = self.settings()
+        record = read_begun_run(self.path, self.stored)
+        begun = self._begun
         done = 0 if record is None else record.last
         answers, tokens = stored_tokens(self.layout.answers)
         path = ledger or (self._ledger_path(settings) if self.own else "")
         run_epsilon = data_epsilon = budget = None
         if path not in {"", ":memory:"} and Path(path).exists():
             with closing(_ledger(path)) as opened:
-                if not self._begun or self._is_charged_to(opened):
+                if not begun or begun.ledger == opened.id:
                     budget = opened.budget
                     data_epsilon = opened.total(budget.delta)
-                    run_epsilon = _run_epsilon(opened, self._begun.run, budget.delta) if self._begun else 0.0
+                    run_epsilon = _run_epsilon(opened, begun.run, budget.delta) if begun else 0.0
         return Status(
             finished=record is not None and record.finished,
             own=self.own,
@@ -242,7 +223,7 @@ class SettingsFolder:
             epsilon_spent=run_epsilon,
             dataset_epsilon=data_epsilon,
             budget=budget,
-            versions=self._begun.versions if self._begun else [],
+            versions=begun.versions if begun else [],
             lineages=() if record is None else tuple(map(len, record.families)),
             largest=0 if record is None else int(record.families[-1][0]),
             repeating=_repeating(record.samples(record.last)) if record and record.modality.has_words else None,
@@ -250,16 +231,8 @@ class SettingsFolder:
 
     @property
     def _begun(self) -> Begun | None:
-        """How the run inside began, once it has."""
+        """What the run recorded when it began; None before that."""
         return read_begun(self.path) if self.layout.is_run else None
-
-    @property
-    def _run(self) -> str | None:
-        """The name of the run in the ledger, once it has one."""
-        return self._begun.run if self._begun else None
-
-    def _is_charged_to(self, ledger: Ledger) -> bool:
-        return self._begun is not None and self._begun.ledger == ledger.id
 
     def _ledger_path(self, settings: Settings) -> str:
         if settings.ledger is not None:
@@ -275,7 +248,7 @@ def _ledger(path: str, budget: Budget | None = None) -> Ledger:
     try:
         return Ledger(path, budget, keep=True)
     except OSError as error:
-        raise RunError(f"the ledger {path} cannot be written ({error.strerror}); name another place for it") from None
+        raise RunError(f"the ledger {path} cannot be written ({error.strerror}); give another path as ledger") from None
 
 
 @contextmanager
