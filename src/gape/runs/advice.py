@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from gape.core.errors import InputError
 from gape.evolution.plan import Plan
+from gape.evolution.theory import cluster_limits
 from gape.privacy.accounting import Neighbours, noise_scale
 
 LEAST_SIGNAL = 1 / 3  # typical votes over sigma
@@ -71,7 +72,7 @@ class Outlook:
 
 
 def usual_delta(units: int) -> float:
-    """Return 1 / (n ln n), the paper's delta; n is taken as public."""
+    """Return 1 / (n ln n), the usual choice with AugPE; the paper names no delta. n is taken as public."""
     if units < 3:
         raise InputError(f"delta follows from the number of records, and {units} are too few; give delta")
     return 1 / (units * math.log(units))
@@ -190,4 +191,8 @@ def _remarks(plan: Plan, units: int, votes: float, signal: float, suggested: int
         said.append(f"delta {plan.delta:.2g} is above 1/n: it allows publishing a record outright. Use a smaller one.")
     if units < FEWEST_UNITS:
         said.append(f"{units} is few: under a meaningful epsilon they can hardly be heard.")
-    return said
+    per_sample = len(plan.scales) * plan.copies + int(plan.keep)
+    limits = cluster_limits(
+        units, plan.epsilon, plan.delta, plan.rounds, per_sample=per_sample, neighbours=plan.neighbours
+    )
+    return [*said, *limits.sentences]
