@@ -23,8 +23,9 @@ from experiments.cluster_discovery.covered import (
     RepeatedElectorate,
     ThreeSteps,
 )
-from experiments.cluster_discovery.practical import RULES, SETTINGS, Setting
+from experiments.cluster_discovery.practical import SETTINGS, Setting
 from experiments.common import over_seeds
+from experiments.rules import METHODS
 
 from contracts.electorate import ElectorateContract
 from contracts.generator import VectorGeneratorContract
@@ -156,7 +157,7 @@ def test_a_round_is_lost_after_all_clusters_were_there() -> None:
 def test_mixtures_at_a_glance_and_a_torn_store(tmp_path: Path) -> None:
     cases = (Setting(clusters=2),)
     _, rows = discovery.run(tmp_path, seeds=1, jobs=1, cases=cases)
-    assert len(rows) == len(cases) * len(RULES)
+    assert len(rows) == len(cases) * len(METHODS)
     for name in ("kept", "coverage", "least"):
         assert is_a_drawing(tmp_path / f"{name}.png")
     store = tmp_path / "runs.csv"

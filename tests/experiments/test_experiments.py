@@ -11,6 +11,7 @@ from experiments.corpus_text import run as corpus
 from experiments.mixture_2d import run as mixture
 from experiments.ranking_subsampling_fail import run as dilution
 from experiments.reachability_2d import run as reachability
+from experiments.rules import THRESHOLD_ZERO
 from experiments.snaking_path import run as snake
 
 from figures import is_a_drawing
@@ -62,7 +63,7 @@ def test_each_experiment_keeps_its_results_and_says_how_to_repeat_them(experimen
 
 
 def test_mixture_glance(tmp_path: Path) -> None:
-    rows = mixture.run(tmp_path, seeds=1, jobs=1, cases=(*mixture.NOISELESS, *mixture.NOISY[:4]))
+    rows = mixture.run(tmp_path, seeds=1, jobs=1, cases=(*mixture.NOISELESS, *mixture.NOISY[:7]))
     names = [f"trajectory_{name}" for name in ("ranking", "subsampling", "k_medoids", "gape")]
     assert written(tmp_path, "shares", rows, *names, "trajectories", "share_by_epsilon", "share_by_separation")
 
@@ -125,8 +126,8 @@ def test_gape_keeps_both_clusters_where_ranking_and_subsampling_never_do() -> No
         mixture.Case("Ranking"),
         mixture.Case("Subsampling"),
         mixture.Case("K-medoids"),
-        *(mixture.Case("GAPE", separation=R) for R in (3.0, 6.0, math.inf)),
-        mixture.Case("GAPE", epsilon=4.0),
+        *(mixture.Case(THRESHOLD_ZERO, separation=R) for R in (3.0, 6.0, math.inf)),
+        mixture.Case(THRESHOLD_ZERO, epsilon=4.0),
         mixture.Case("Ranking", epsilon=4.0),
     )
     rows = mixture.table(cases, seeds=200, jobs=2)

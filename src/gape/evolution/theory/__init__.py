@@ -16,7 +16,14 @@ from gape.evolution.theory.bounds import (
     noise_term,
     sampling_term,
 )
-from gape.evolution.theory.plans import GapePlan, Quantity, WorstCasePlan, plan_gape, plan_worst_case
+from gape.evolution.theory.plans import (
+    GapePlan,
+    Quantity,
+    WorstCasePlan,
+    paper_threshold,
+    plan_gape,
+    plan_worst_case,
+)
 from gape.evolution.theory.rates import ClusterLimits, cluster_limits
 
 __all__ = [
@@ -34,6 +41,7 @@ __all__ = [
     "finest_level",
     "gaussian_complexity",
     "noise_term",
+    "paper_threshold",
     "plan_gape",
     "plan_worst_case",
     "sampling_term",

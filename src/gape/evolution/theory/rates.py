@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from gape.core.errors import InputError
+from gape.evolution.theory.plans import paper_threshold
 from gape.privacy.accounting import Neighbours, noise_scale
 
 _FAILURE = 0.05  # beta, unless given
@@ -74,7 +75,7 @@ def cluster_limits(
 
     def least_cluster(m: int) -> float:
         candidates = m * per_sample
-        tau = sigma * math.sqrt(2 * math.log(6 * rounds * candidates / failure_probability))
+        tau = paper_threshold(sigma, rounds, candidates, failure_probability)
         return 8 * records / m + 3 * candidates * tau
 
     # The first term is convex in m, and so is the second: bisect for the first m that is not worse than the next.
