@@ -22,7 +22,7 @@ from experiments.cluster_discovery.covered import BELOW, COVERED, FIVE, Instance
 from experiments.cluster_discovery.figures import draw_coverage, draw_covered, draw_kept, draw_least
 from experiments.cluster_discovery.practical import MANY, SETTINGS, SWEEPS, Setting
 from experiments.common import over_seeds, wilson, write_rows
-from experiments.rules import METHODS, UNSIGNED
+from experiments.rules import DEFAULT, METHODS, PAPER
 
 from gape.core.types import Floats
 from gape.evaluation.plots import COLOURS
@@ -99,7 +99,7 @@ def tidy(store: Path, again: str | None = None) -> set[tuple[str, str, int]]:
 def seeds_of(case: Instance | Setting, method: str) -> int:
     """Return how many runs a line of the tables has: many where a promise is tested, few where a run is long."""
     if isinstance(case, Setting):
-        return 200 if case in MANY and method not in ("K-medoids", UNSIGNED) else 50
+        return 200 if case in MANY and method in (PAPER, DEFAULT) else 50
     if case.fraction < 1:
         return 5
     if method == "GAPE":
