@@ -172,8 +172,8 @@ class Settings:
     separation: float | None = _said(
         None,
         "Selection",
-        "GAPE's R, which truncates distances at R/3. By default there is none: text embeddings are at most 2 apart, and "
-        "on 4,400 abstracts with 200 samples the paper's rule gave an R/3 of 3.4 or more, which truncates nothing.",
+        "GAPE's R, which truncates distances at R/3. By default there is none: text embeddings are at most 2 apart, "
+        "and on 4,400 abstracts with 200 samples the paper's rule gave an R/3 of 3.4 or more, which truncates nothing.",
     )
     threshold: float | str = _said(
         "auto",
