@@ -6,14 +6,18 @@ from typing import Any
 
 import numpy as np
 from experiments.cluster_discovery.covered import Instance
-from experiments.cluster_discovery.practical import RECORDS, UNSIGNED
+from experiments.cluster_discovery.practical import RECORDS
+from experiments.rules import DEFAULT, PAPER, THRESHOLD_ZERO, UNSIGNED
 
 from gape.evaluation import plots
 from gape.evaluation.plots import COLOURS, GREY, INK, MARKERS
 
 _STYLES: dict[str, dict[str, Any]] = {
     **{method: {"color": colour, "marker": MARKERS[method]} for method, colour in COLOURS.items()},
+    THRESHOLD_ZERO: {"color": COLOURS["GAPE"], "marker": MARKERS["GAPE"]},
     UNSIGNED: {"color": INK, "marker": "v", "linestyle": "--"},
+    PAPER: {"color": COLOURS["GAPE"], "marker": "P", "linestyle": ":"},
+    DEFAULT: {"color": "#E69F00", "marker": "*", "linestyle": "-."},
 }
 _PANELS = {  # of the mixtures: what is on the axis, and how it is written
     "clusters": ("clusters", "number of clusters"),
@@ -110,7 +114,7 @@ def _draw_panels(
         handles, labels = next(
             (found for axis in axes.flat if (found := axis.get_legend_handles_labels())[0]), ([], [])
         )
-        fig.legend(handles, labels, loc="outside lower center", ncols=5)
+        fig.legend(handles, labels, loc="outside lower center", ncols=7)
 
 
 def draw_least(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -8,11 +8,10 @@ from functools import cached_property
 
 import numpy as np
 from experiments.common import free_account
+from experiments.rules import rule
 from scipy.stats import norm
 
 from gape._support.geometry import distances
-from gape.cli.demos.clusters import selectors
-from gape.core.protocols import Selector
 from gape.core.types import Floats, Points, Samples
 from gape.embedders.identity import IdentityEmbedder
 from gape.evolution.evolve import evolve
@@ -21,7 +20,6 @@ from gape.evolution.theory import GapePlan, plan_gape
 from gape.generators.vectors import GaussianGenerator, StartFromSet
 from gape.privacy.noise import SeededNoise
 from gape.runs.advice import usual_delta
-from gape.selection.local_search import Gape
 from gape.voting.electorate import LocalElectorate
 
 RECORDS = 2000  # n
@@ -33,8 +31,6 @@ SCALES = (1.0, 0.1, 0.01)  # s^2; none leads from one cluster to another
 COPIES = 2
 ROUNDS = 20
 FAILURE = 0.1  # beta of the theorem
-UNSIGNED = "GAPE, unsigned"  # negative votes count as zero
-RULES: dict[str, Selector] = {**selectors(SEPARATION), UNSIGNED: Gape(SEPARATION, 0.0, signed=False)}
 
 
 @dataclass(frozen=True)
@@ -108,9 +104,14 @@ class Setting:
         away *= 0.9 * SEPARATION / 8 / np.linalg.norm(away, axis=1, keepdims=True)
         start = self.centres[np.arange(self.samples) % self.clusters] + away  # every cluster has a sample within R/8
         plan = Plan(self.epsilon, usual_delta(RECORDS), ROUNDS, self.samples, scales=SCALES, copies=COPIES, seed=seed)
+        plan, selector = rule(method, plan, RECORDS, SEPARATION)
         generator = GaussianGenerator.isotropic(StartFromSet(start), d)
-        electorate = LocalElectorate(np.concatenate(private).astype(np.float32))
-        parts = (generator, IdentityEmbedder(), electorate, RULES[method])
+        electorate = LocalElectorate(
+            np.concatenate(private).astype(np.float32),
+            votes_per_unit=plan.votes_per_unit,
+            votes_per_record=plan.votes_per_record,
+        )
+        parts = (generator, IdentityEmbedder(), electorate, selector)
         with free_account() as account:
             states = evolve(plan, *parts, account, noise=SeededNoise(seed))
             return np.array([_coverage(private, state.synthetic) for state in states if state.proposal is None])
@@ -130,4 +131,11 @@ SWEEPS: dict[str, tuple[Setting, ...]] = {
     "share, 20-D": tuple(Setting(share=share, dimension=20) for share in SHARES),
     "epsilon, 20-D": tuple(Setting(epsilon=epsilon, dimension=20) for epsilon in EPSILONS),
 }
+# Clusters for each of which there is a sample, or nearly: whether a rule keeps them all, over 200 runs.
+MANY = tuple(
+    Setting(clusters=clusters, samples=samples, epsilon=epsilon)
+    for clusters, samples in ((8, 10), (10, 10), (10, 40))
+    for epsilon in (1.0, 4.0)
+)
+SWEEPS["many clusters"] = MANY
 SETTINGS = tuple(dict.fromkeys(setting for sweep in SWEEPS.values() for setting in sweep))

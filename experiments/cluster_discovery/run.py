@@ -20,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.cluster_discovery.covered import BELOW, COVERED, FIVE, Instance
 from experiments.cluster_discovery.figures import draw_coverage, draw_covered, draw_kept, draw_least
-from experiments.cluster_discovery.practical import RULES, SETTINGS, SWEEPS, Setting
+from experiments.cluster_discovery.practical import MANY, SETTINGS, SWEEPS, Setting
 from experiments.common import over_seeds, wilson, write_rows
+from experiments.rules import DEFAULT, METHODS, PAPER
 
 from gape.core.types import Floats
 from gape.evaluation.plots import COLOURS
@@ -81,10 +82,13 @@ def stored(store: Path) -> list[dict[str, str]]:
         return [row for row in csv.DictReader(file) if None not in row and None not in row.values()]
 
 
-def tidy(store: Path) -> set[tuple[str, str, int]]:
-    """Leave the whole lines in the store, sorted, and return whose they are."""
+def tidy(store: Path, again: str | None = None) -> set[tuple[str, str, int]]:
+    """Leave the whole lines in the store, sorted, but for those of the method `again`, and return whose they are."""
     store.parent.mkdir(parents=True, exist_ok=True)
-    rows = sorted(stored(store), key=lambda row: (row["case"], row["method"], int(row["seed"])))
+    rows = sorted(
+        (row for row in stored(store) if row["method"] != again),
+        key=lambda row: (row["case"], row["method"], int(row["seed"])),
+    )
     with store.open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()
@@ -95,7 +99,7 @@ def tidy(store: Path) -> set[tuple[str, str, int]]:
 def seeds_of(case: Instance | Setting, method: str) -> int:
     """Return how many runs a line of the tables has: many where a promise is tested, few where a run is long."""
     if isinstance(case, Setting):
-        return 50
+        return 200 if case in MANY and method in (PAPER, DEFAULT) else 50
     if case.fraction < 1:
         return 5
     if method == "GAPE":
@@ -107,7 +111,7 @@ def seeds_of(case: Instance | Setting, method: str) -> int:
 
 def methods_of(case: Instance | Setting) -> tuple[str, ...]:
     """Return the rules that a case is run with."""
-    return tuple(RULES) if isinstance(case, Setting) else tuple(COLOURS)
+    return METHODS if isinstance(case, Setting) else tuple(COLOURS)
 
 
 def tasks(store: Path, most: int | None, cases: Sequence[Instance | Setting]) -> list[Task]:
@@ -165,7 +169,7 @@ def practical_rows(groups: Stored) -> list[dict[str, Any]]:
     rows = []
     for sweep, settings in SWEEPS.items():
         for setting in settings:
-            for method in RULES:
+            for method in METHODS:
                 runs = groups.get((setting.name, method), [])
                 if not runs:
                     continue
@@ -183,6 +187,7 @@ def practical_rows(groups: Stored) -> list[dict[str, Any]]:
                         "theorem's least": setting.least_cluster,
                         "method": method,
                         "runs": len(runs),
+                        "all clusters kept": sum(run["kept"] == run["clusters"] for run in runs),
                         "share kept": share.value,
                         "kept, low": share.low,
                         "kept, high": share.high,
@@ -214,10 +219,11 @@ def run(
     seeds: int | None = None,
     jobs: int = 2,
     cases: Sequence[Instance | Setting] = (*COVERED, *BELOW, *SETTINGS),
+    again: str | None = None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Make the runs that are not stored yet, then the tables and the figures in `out`."""
+    """Make the runs that are not stored yet, and those of the method `again`, then the tables and figures in `out`."""
     store = out / "runs.csv"
-    done = tidy(store)
+    done = tidy(store, again)
     over_seeds(work, [task for task in tasks(store, seeds, cases) if task.key not in done], jobs)
     tidy(store)
     return draw(out)
@@ -228,9 +234,10 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, help="at most so many runs of each kind (200, 50, 25, 10 or 5)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the results")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
+    parser.add_argument("--again", choices=METHODS, help="a method whose stored runs are dropped and made again")
     parser.add_argument("--draw", action="store_true", help="only the tables and figures, from the stored runs")
     chosen = parser.parse_args()
     if chosen.draw:
         draw(chosen.out)
     else:
-        run(chosen.out, chosen.seeds, chosen.jobs)
+        run(chosen.out, chosen.seeds, chosen.jobs, again=chosen.again)

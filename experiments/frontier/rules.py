@@ -107,7 +107,8 @@ def _shrunk(votes: Floats, before: Floats, sigma: float) -> Floats:
     noise = sigma**2 + mean
     signal = max(0.0, float((votes - predicted).var()) - noise)
     trust = signal / (signal + noise) if signal > 0 else 0.0
-    return np.maximum(predicted + trust * (votes - predicted), 0.0)
+    believed: Floats = np.maximum(predicted + trust * (votes - predicted), 0.0)
+    return believed
 
 
 def _first(weights: Floats, size: int, texts: Sequence[str] | None) -> Indices:
@@ -152,4 +153,5 @@ def _transport(costs: Floats, shares: Floats) -> Floats:
         rows = shares / np.maximum(kernel @ scale, 1e-30)
         scale = to / np.maximum(rows @ kernel, 1e-30)
     rows = shares / np.maximum(kernel @ scale, 1e-30)
-    return rows[:, None] * kernel * scale
+    plan: Floats = rows[:, None] * kernel * scale
+    return plan

@@ -16,19 +16,26 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
 
 from experiments.common import options, over_seeds, wilson, write_rows
+from experiments.rules import DEFAULT, METHODS, PAPER, THRESHOLD_ZERO, UNSIGNED, rule
 
 from gape.cli.demos import clusters
-from gape.core.protocols import Selector
 from gape.evaluation import plots
-from gape.evaluation.plots import COLOURS, MARKERS
+from gape.evaluation.plots import COLOURS, INK, MARKERS
 from gape.privacy.noise import SeededNoise
 
 SEPARATIONS = (1.4, 2.0, 3.0, 6.0, math.inf)
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
-METHODS = ("Ranking", "Subsampling", "K-medoids", "GAPE")
 SEEDS = 200
+TRUNCATED = (THRESHOLD_ZERO, UNSIGNED, PAPER)  # the rules that have an R
 
 _DASHES = {"Ranking": "--", "Subsampling": ":", "K-medoids": "-."}
+_STYLES: dict[str, dict[str, Any]] = {
+    **{name: {"color": COLOURS[name], "marker": MARKERS[name]} for name in _DASHES},
+    THRESHOLD_ZERO: {"color": COLOURS["GAPE"], "marker": MARKERS["GAPE"]},
+    UNSIGNED: {"color": INK, "marker": "v", "linestyle": "--"},
+    PAPER: {"color": COLOURS["GAPE"], "marker": "P", "linestyle": ":"},
+    DEFAULT: {"color": "#E69F00", "marker": "*", "linestyle": "-."},
+}
 
 
 @dataclass(frozen=True)
@@ -37,18 +44,13 @@ class Case:
 
     method: str
     epsilon: float = math.inf
-    separation: float = clusters.SEPARATION  # R; GAPE's only
+    separation: float = clusters.SEPARATION  # R; without effect on rules that have none
     keep: bool = True
-
-    @property
-    def selector(self) -> Selector:
-        """The selection rule."""
-        return clusters.selectors(self.separation)[self.method]
 
 
 NOISELESS = (
-    *(Case(method) for method in METHODS[:3]),
-    *(Case("GAPE", separation=separation) for separation in SEPARATIONS),
+    *(Case(method) for method in METHODS if method not in TRUNCATED),  # tau is zero, and no vote is negative
+    *(Case(THRESHOLD_ZERO, separation=separation) for separation in SEPARATIONS),
 )
 NOISY = tuple(Case(method, epsilon) for epsilon in EPSILONS for method in METHODS)
 NOT_KEPT = (
@@ -62,8 +64,9 @@ def keeps_both(task: tuple[Case, int]) -> bool:
     """Run one case once, and say whether both clusters are kept after the last round."""
     case, seed = task
     plan = clusters.mixture_plan(case.epsilon, seed, keep=case.keep)
+    plan, selector = rule(case.method, plan, clusters.RECORDS, case.separation)
     private = clusters.mixture(np.random.default_rng(seed))
-    path = clusters.trajectory(case.selector, private, plan, SeededNoise(seed))
+    path = clusters.trajectory(selector, private, plan, SeededNoise(seed))
     return clusters.clusters_kept(path.samples[-1]) == len(clusters.CENTRES)
 
 
@@ -76,7 +79,7 @@ def table(cases: tuple[Case, ...], seeds: int, jobs: int) -> list[dict[str, Any]
         low, high = wilson(count, seeds)
         row = {
             "method": case.method,
-            "R": case.separation if case.method == "GAPE" else "",
+            "R": case.separation if case.method in TRUNCATED else "",
             "epsilon": case.epsilon,
             "selected stay candidates": "yes" if case.keep else "no",
             "seeds": seeds,
@@ -104,7 +107,7 @@ def draw_shares(out: Path, rows: list[dict[str, Any]]) -> None:
     """Draw the share of runs that keep both clusters, against epsilon for each method and against R for GAPE."""
     label = "share of runs that keep both clusters"
     kept = [row for row in rows if row["selected stay candidates"] == "yes"]
-    by_method = {method: [row for row in kept if row["method"] == method] for method in METHODS}
+    by_method = {name: [row for row in kept if row["method"] == name] for name in METHODS}
     with plots.figure(out / "share_by_epsilon.png", size=(5.6, 3.4)) as (_, axes):
         axis = axes[0, 0]
         for method, lines in by_method.items():
@@ -118,9 +121,9 @@ def draw_shares(out: Path, rows: list[dict[str, Any]]) -> None:
         axis = axes[0, 0]
         for method, lines in by_method.items():
             noiseless = [row for row in lines if math.isinf(row["epsilon"])]
-            if method == "GAPE":
+            if method == THRESHOLD_ZERO:
                 _draw_line(axis, method, "place", [row | {"place": k} for k, row in enumerate(noiseless)])
-            else:
+            elif method in _DASHES:
                 axis.axhline(noiseless[0]["share"], color=COLOURS[method], linestyle=_DASHES[method], label=method)
         axis.set_xticks(range(len(SEPARATIONS)), [f"{R:g}" if math.isfinite(R) else "∞" for R in SEPARATIONS])
         axis.set(xlabel="separation R of GAPE (no noise)", ylabel=label, ylim=(-0.04, 1.04))
@@ -129,11 +132,10 @@ def draw_shares(out: Path, rows: list[dict[str, Any]]) -> None:
 
 def _draw_line(axis: Any, method: str, x: str, rows: list[dict[str, Any]]) -> None:
     at = [row[x] for row in rows]
-    style = {"color": COLOURS[method], "marker": MARKERS[method]}
+    style = _STYLES[method]
+    low, high = ([row[name] for row in rows] for name in ("low", "high"))
     axis.plot(at, [row["share"] for row in rows], label=method, clip_on=False, **style)
-    axis.fill_between(
-        at, [row["low"] for row in rows], [row["high"] for row in rows], color=COLOURS[method], alpha=0.15, linewidth=0
-    )
+    axis.fill_between(at, low, high, color=style["color"], alpha=0.12, linewidth=0)
 
 
 def run(out: Path, seeds: int = SEEDS, jobs: int = 2, cases: tuple[Case, ...] = CASES) -> list[dict[str, Any]]:

@@ -24,7 +24,11 @@ def test_a_public_diagnosis(corpus: Path) -> None:
     assert [each["scale"] for each in data["scales"]] == [0.4, 0.9]
     assert len(data["scales"][0]["dimensions"]) == 2
     assert data["verdict"]
-    for name in ("dimension.png", "decay.png"):
+    for each in data["scales"]:
+        assert all(found["bias"] > 0 and found["variance"] > 0 for found in each["moments"])
+    assert "bias found for" in result.stdout
+    assert data["start"]["samples"] + data["start"]["targets"] == 102
+    for name in ("dimension.png", "decay.png", "bias.png"):
         assert (out / name).read_bytes().startswith(b"\x89PNG")
 
 

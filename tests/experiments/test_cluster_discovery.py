@@ -1,6 +1,7 @@
 """The experiment of cluster discovery: its parts are what they say, its instances meet the theorem, and it shows it."""
 
 import csv
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -23,17 +24,21 @@ from experiments.cluster_discovery.covered import (
     RepeatedElectorate,
     ThreeSteps,
 )
-from experiments.cluster_discovery.practical import RULES, SETTINGS, Setting
+from experiments.cluster_discovery.practical import SETTINGS, Setting
 from experiments.common import over_seeds
+from experiments.rules import DEFAULT, METHODS, PAPER, THRESHOLD_ZERO, rule
 
 from contracts.electorate import ElectorateContract
 from contracts.generator import VectorGeneratorContract
 from figures import is_a_drawing
 from gape.core.errors import InputError
 from gape.core.types import Floats, NoisyVotes, Points
+from gape.evolution.plan import Plan
 from gape.evolution.presets import gape_with_guarantee
 from gape.generators.vectors import StartFromSet
+from gape.runs.advice import suitable_votes
 from gape.selection.kmedoids import k_medoids
+from gape.selection.local_search import Gape
 from gape.selection.reference import improving_swap
 from gape.voting.electorate import LocalElectorate
 
@@ -146,6 +151,28 @@ def test_no_mixture_is_covered() -> None:
         assert gaps[gaps > 0].min() == pytest.approx(10.0)
 
 
+def test_the_papers_rule_has_its_threshold_and_the_default_its_votes() -> None:
+    plan = Plan(1.0, 1e-5, 20, 40, scales=(1.0, 0.1, 0.01), copies=2)
+    same, paper = rule(PAPER, plan, 2000, 9.0)
+    tau = plan.sigma * math.sqrt(2 * math.log(6 * 20 * 280 / 0.05))
+    assert same == plan
+    assert paper == Gape.paper(9.0, tau)
+    casting, default = rule(DEFAULT, plan, 2000, 9.0)
+    assert casting == plan.casting(suitable_votes(plan, 2000))
+    assert casting.votes_per_record > 1
+    assert default == Gape.for_model(casting.sigma)
+    assert rule(THRESHOLD_ZERO, plan, 2000, 9.0) == (plan, Gape.paper(9.0, 0.0))
+
+
+def test_a_method_can_be_run_again(tmp_path: Path) -> None:
+    store = tmp_path / "runs.csv"
+    discovery.tidy(store)
+    for method in ("Ranking", DEFAULT):
+        discovery.work(discovery.Task(Setting(clusters=2), method, 0, store))
+    assert {method for _, method, _ in discovery.tidy(store)} == {"Ranking", DEFAULT}
+    assert {method for _, method, _ in discovery.tidy(store, again=DEFAULT)} == {"Ranking"}
+
+
 def test_a_round_is_lost_after_all_clusters_were_there() -> None:
     history = np.array([[9.0, 1.0], [1.0, 1.0], [1.0, 9.0], [2.0, 2.0], [9.0, 2.0]])
     seen = {"clusters": 2, "kept": 1, "coverage": 9.0, "rounds": 4, "lost": 2}
@@ -156,7 +183,7 @@ def test_a_round_is_lost_after_all_clusters_were_there() -> None:
 def test_mixtures_at_a_glance_and_a_torn_store(tmp_path: Path) -> None:
     cases = (Setting(clusters=2),)
     _, rows = discovery.run(tmp_path, seeds=1, jobs=1, cases=cases)
-    assert len(rows) == len(cases) * len(RULES)
+    assert len(rows) == len(cases) * len(METHODS)
     for name in ("kept", "coverage", "least"):
         assert is_a_drawing(tmp_path / f"{name}.png")
     store = tmp_path / "runs.csv"

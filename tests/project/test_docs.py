@@ -5,6 +5,7 @@ rounds are few.
 """
 
 import importlib.util
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -105,6 +106,27 @@ def test_every_file_that_the_notation_names_exists() -> None:
     named = re.findall(r"`([\w/]+\.(?:py|toml))`", (DOCS / "notation.md").read_text())
     assert len(named) > 20
     assert [name for name in named if not (ROOT / "src" / "gape" / name).exists()] == []
+
+
+def exists(name: str) -> bool:
+    """Whether a name of the page on the paper is a command, a flag, a file, a folder, or a public Python name."""
+    if name.startswith(("gape ", "--")):
+        return True
+    if "/" in name:
+        return (ROOT / name).exists() or (ROOT / "src" / "gape" / name).exists()
+    try:
+        pkgutil.resolve_name(name)
+    except (AttributeError, ImportError, ValueError):
+        return False
+    return name.startswith("gape.")
+
+
+def test_everything_that_the_page_on_the_paper_names_exists() -> None:
+    named = re.findall(r"`([^`]+)`", (DOCS / "paper.md").read_text())
+    assert len(named) > 60
+    assert [name for name in named if not exists(name)] == []
+    missing = ("experiments/none", "evolution/none.py", "gape.Gape.none", "gape.none.contraction", "contraction")
+    assert not any(exists(name) for name in missing)
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from gape.core.types import Points
 from gape.embedders.cached import Cached
 from gape.embedders.privacy import require_private_embedding
 from gape.evaluation.diagnostics import Diagnosis, PointEstimate, diagnose
-from gape.evaluation.plots import decay_figure, dimension_figure
+from gape.evaluation.plots import bias_figure, decay_figure, dimension_figure
 from gape.runs.electorate import read_records
 from gape.runs.embedder import make_embedder
 from gape.runs.generator import Listener, make_generator, make_model, make_prompts, remembering
@@ -29,6 +29,7 @@ from gape.runs.resolve import variations_of
 from gape.runs.settings import Settings
 
 _GROUP = "Diagnosis"
+_FIGURES = ("dimension.png", "decay.png", "bias.png")
 
 
 @errors_in_one_line()
@@ -43,9 +44,10 @@ def diagnose_generator(
 ) -> None:
     """Measure how a generator's variations spread, and say whether Private Evolution can make progress with it.
 
-    Takes those flags of `gape run` that choose the generator and the embedder. Without DATA only the generator is
-    used, and no privacy budget is spent. With DATA the private texts are the targets: for research only, NOT
-    differentially private, and marked as such. To resume after a stop, repeat the command.
+    Also compares them with what the paper's theorems assume: no bias, a total variance, a warm start. Takes those flags
+    of `gape run` that choose the generator and the embedder. Without DATA only the generator is used, and no privacy
+    budget is spent. With DATA the private texts are the targets: for research only, NOT differentially private, and
+    marked as such. To resume after a stop, repeat the command.
     """
     _refuse_foreign(out)
     fetch_missing(settings)
@@ -71,6 +73,7 @@ def diagnose_generator(
             texts=texts,
             variations=variations,
             targets=targets,
+            separation=settings.separation,
             progress=lambda done, total: (
                 bar.update(task, completed=done, total=total) if bar and task is not None else None
             ),
@@ -79,6 +82,7 @@ def diagnose_generator(
     if importlib.util.find_spec("matplotlib") is not None:
         decay_figure(out / "decay.png", seen)
         dimension_figure(out / "dimension.png", seen)
+        bias_figure(out / "bias.png", seen)
     _print(output(), out, seen)
 
 
@@ -87,7 +91,7 @@ def _refuse_foreign(out: Path) -> None:
     names = {path.name for path in out.iterdir()} if out.is_dir() else set()
     names -= {name for name in names if name.startswith("answers.sqlite")}
     if "diagnosis.json" in names and "verdict" in read_json(out / "diagnosis.json"):
-        names -= {"diagnosis.json", "decay.png", "dimension.png"}
+        names -= {"diagnosis.json", *_FIGURES}
     if names:
         raise InputError(f"{out} contains {min(names)}, which no diagnosis writes; choose another folder")
 
@@ -127,11 +131,30 @@ def _print(console: Console, out: Path, seen: Diagnosis) -> None:
         f"{seen.doubling.high:.2g}).",
         markup=False,
     )
+    console.print(_moments_table(seen))
+    console.print(
+        f"Bias: distance of the mean of {seen.variations} variations from their sample, beside what chance gives "
+        "without a bias. tr Cov: their total variance, the paper's s². Both in the embedding; medians over texts.",
+        markup=False,
+    )
     for sentence in seen.verdict:
         console.print(f"- {sentence}", markup=False)
-    for file in ("diagnosis.json", "dimension.png", "decay.png"):
+    for file in ("diagnosis.json", *_FIGURES):
         if (out / file).exists():
             console.print(str(out / file), markup=False)
+
+
+def _moments_table(seen: Diagnosis) -> Table:
+    """Return the mean and the variance of the variations, against the paper's VariationAPI."""
+    table = Table("scale", "bias", "by chance", "bias found for", "tr Cov")
+    for measured in seen.scales:
+        found = measured.moments
+        bias, error, variance, spread = np.median(
+            [(text.bias, text.bias_error, text.variance, text.variance_error) for text in found], axis=0
+        )
+        texts = f"{sum(text.biased for text in found)} of {len(found)} texts"
+        table.add_row(f"{measured.scale:g}", f"{bias:.3g}", f"{error:.2g}", texts, f"{variance:.3g} (± {spread:.1g})")
+    return table
 
 
 def _median(estimates: list[PointEstimate]) -> str:

@@ -209,6 +209,26 @@ def decay_figure(path: str | Path, diagnosis: Diagnosis) -> None:
         axis.legend(title="scale")
 
 
+def bias_figure(path: str | Path, seen: Diagnosis) -> None:
+    """Draw how far the mean of the variations lies from their sample, and how far they spread, against their scale."""
+    found = np.array([[(m.bias, m.bias_error, np.sqrt(m.variance)) for m in each.moments] for each in seen.scales])
+    scales = [each.scale for each in seen.scales]
+    bias, chance, spread = np.median(found, axis=1).T  # over texts
+    with figure(path, size=(4.6, 3.2)) as (_, axes):
+        axis = axes[0, 0]
+        axis.fill_between(scales, found[..., 0].min(axis=1), found[..., 0].max(axis=1), color=_LAST, alpha=0.2)
+        axis.plot(scales, bias, color=_LAST, marker="s", label="bias, |mean - y|")
+        axis.plot(scales, chance, color=GREY, linestyle=":", label="by chance, without bias")
+        axis.plot(scales, spread, color=COLOURS["GAPE"], marker="o", label="spread, sqrt(tr Cov)")
+        axis.set(
+            title="Mean and spread of the variations",
+            xlabel="scale of the variations",
+            ylabel="distance in the embedding",
+            ylim=(0, None),
+        )
+        axis.legend()
+
+
 def _private_points(axis: Axes, private: Points) -> None:
     axis.scatter(private[:, 0], private[:, 1], s=2.5, color=GREY, alpha=0.25, linewidth=0, zorder=1, rasterized=True)
 

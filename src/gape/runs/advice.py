@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from gape.core.errors import InputError
 from gape.evolution.plan import Plan
+from gape.evolution.theory import cluster_limits
 from gape.privacy.accounting import Neighbours, noise_scale
 
 LEAST_SIGNAL = 1 / 3  # votes of a typical candidate over sigma
@@ -76,7 +77,7 @@ class Outlook:
 
 
 def usual_delta(units: int) -> float:
-    """Return 1 / (n ln n), a usual choice of delta; n is treated as public."""
+    """Return 1 / (n ln n), the usual choice with AugPE; the paper names no delta. n is treated as public."""
     if units < 3:
         raise InputError(f"delta follows from the number of records, and {units} are too few; give delta")
     return 1 / (units * math.log(units))
@@ -195,4 +196,8 @@ def _remarks(plan: Plan, units: int, votes: float, signal: float, suggested: int
         remarks.append(f"delta {plan.delta:.2g} is above 1/n, which allows publishing a record. Use a smaller one.")
     if units < FEWEST_UNITS:
         remarks.append(f"With only {units} records or users, a meaningful epsilon drowns their votes in noise.")
-    return remarks
+    per_sample = len(plan.scales) * plan.copies + int(plan.keep)
+    limits = cluster_limits(
+        units, plan.epsilon, plan.delta, plan.rounds, per_sample=per_sample, neighbours=plan.neighbours
+    )
+    return [*remarks, *limits.sentences]

@@ -2,10 +2,16 @@
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import norm, ttest_1samp
 
 from gape.core.errors import InputError
-from gape.evaluation.diagnostics.measures import doubling_dimension, intrinsic_dimension, reachability
+from gape.evaluation.diagnostics.measures import (
+    doubling_dimension,
+    intrinsic_dimension,
+    moments,
+    reachability,
+    warm_start,
+)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -87,6 +93,67 @@ class TestReachability:
             reachability(np.eye(2), np.ones(2), rng())
         with pytest.raises(InputError, match="is the mean"):
             reachability(np.array([[1.0], [-1.0], [0.0]]), np.zeros(1), rng())
+
+
+class TestMoments:
+    def test_by_hand(self) -> None:
+        seen = moments(np.array([1.0, 0.0]), np.array([[0.0, 0.0], [2.0, 0.0], [1.0, 3.0], [1.0, 1.0]]))
+        assert seen.bias == 1.0  # the mean is (1, 1)
+        assert seen.variance == pytest.approx(8 / 3)  # squared steps 2, 2, 4, 0 over N - 1
+        assert seen.bias_error == pytest.approx(np.sqrt(8 / 3 / 4))
+        assert seen.variance_error == pytest.approx(np.std([2, 2, 4, 0], ddof=1) / 2)
+
+    def test_on_a_line_it_is_the_t_test(self) -> None:
+        for seed in range(5):
+            values = rng(seed).normal(size=30)
+            seen = moments(np.array([0.4]), values[:, None])
+            assert seen.p_value == pytest.approx(ttest_1samp(values, 0.4).pvalue, rel=1e-6)
+
+    @pytest.mark.parametrize(
+        "variances", [np.ones(200), np.array([1.0, *[0.01] * 99]), 0.5 ** np.arange(12)], ids=["many", "one", "falling"]
+    )
+    def test_without_bias_small_p_values_are_as_rare_as_they_say(self, variances: np.ndarray) -> None:
+        trials = 800
+        centre = rng(9).normal(size=len(variances))
+        p_values = np.array(
+            [
+                moments(centre, centre + rng(seed).normal(size=(40, len(variances))) * np.sqrt(variances)).p_value
+                for seed in range(trials)
+            ]
+        )
+        for level in (0.01, 0.05, 0.2):
+            spread = np.sqrt(level * (1 - level) / trials)
+            assert level / 4 - spread <= np.mean(p_values < level) <= 1.6 * level + 4 * spread
+
+    def test_a_bias_is_found_once_it_exceeds_its_error(self) -> None:
+        shift = np.full(50, 0.1)  # of length 0.71, where the mean of 200 variations errs by sqrt(50 / 200) = 0.5
+        seen = [moments(np.zeros(50), shift + rng(seed).normal(size=(200, 50))) for seed in range(20)]
+        assert sum(found.biased for found in seen) >= 17
+        fewer = [moments(np.zeros(50), shift + rng(seed).normal(size=(10, 50))) for seed in range(20)]
+        assert sum(found.biased for found in fewer) <= 4
+
+    def test_variations_that_are_all_alike(self) -> None:
+        still, moved = moments(np.ones(3), np.ones((5, 3))), moments(np.zeros(3), np.ones((5, 3)))
+        assert (still.biased, still.variance, still.p_value) == (False, 0.0, 1.0)
+        assert (moved.biased, moved.variance, moved.p_value) == (True, 0.0, 0.0)
+        with pytest.raises(InputError, match="at least 3"):
+            moments(np.zeros(2), np.eye(2))
+
+
+class TestWarmStart:
+    def test_by_hand(self) -> None:
+        start, targets = np.array([[0.0], [10.0]]), np.array([[1.0], [8.0], [14.0]])
+        seen = warm_start(start, targets, separation=16.0)
+        assert (seen.samples, seen.targets, seen.farthest, seen.separation_needed) == (2, 3, 4.0, 32.0)
+        assert seen.share == pytest.approx(2 / 3)  # 1 and 8 lie within R/8 = 2 of a sample
+        assert warm_start(start, targets, separation=32.0).share == 1
+
+    def test_without_r_it_is_the_widest_that_the_points_allow(self) -> None:
+        seen = warm_start(np.array([[0.0]]), np.array([[1.0], [5.0]]))
+        assert seen.separation == 6.0  # twice from the mean, 2, to the farthest, 5
+        assert seen.share == 0
+        with pytest.raises(InputError, match="points that differ"):
+            warm_start(np.ones((2, 1)), np.ones((3, 1)))
 
 
 class TestDoublingDimension:

@@ -26,7 +26,15 @@ def test_a_gaussian_generator_is_what_it_is() -> None:
             assert reach.effective_rank.value == pytest.approx(6, rel=0.15)
             assert reach.reachable
         assert all(0 < share < 1 for share in each.progress)
+        for found in each.moments:  # as Definition "variation-api" asks
+            assert abs(found.variance - each.scale) <= 4 * found.variance_error
+            assert not found.biased
+        assert all(0 < away < 6**0.5 for away in each.distances)
     assert seen.best.scale == 0.04
+    assert "No bias can be told from zero" in seen.verdict[3]
+    assert (seen.start.samples, seen.start.targets) == (51, 51)
+    assert 0 <= seen.start.share < 1
+    assert "assumes such a warm start" in seen.verdict[4]
     assert "at this pace the distance is halved after" in seen.verdict[1]
     assert not seen.private_targets
 
@@ -68,6 +76,29 @@ def test_progress_is_the_best_of_seven_by_hand() -> None:
         targets=np.array([[1.0, 0.0]], dtype=np.float32),
     )  # fmt: skip
     assert seen.scales[0].progress[0] == pytest.approx(0.2, abs=1e-4)
+
+
+def test_a_generator_that_drifts_is_biased() -> None:
+    class Drifting(GaussianGenerator):
+        """Varies around a tenth of the way to the middle of the box."""
+
+        def vary(self, samples: np.ndarray, scales: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+            return super().vary(samples + 0.1 * (0.5 - samples), scales, rng)
+
+    seen = diagnose(Drifting(BOX, np.eye(6)), IdentityEmbedder(), (0.01,), rng(), texts=3, variations=500)
+    assert [found.biased for found in seen.scales[0].moments] == [True] * 3
+    assert seen.scales[0].moments[0].variance == pytest.approx(0.01, rel=0.2)
+    assert "For 3 of 3 samples that bias is not chance" in seen.verdict[-2]
+
+
+def test_the_start_is_compared_with_the_targets_that_are_given() -> None:
+    near = BOX.random(500, rng(5))
+    seen = diagnose(
+        GaussianGenerator.isotropic(BOX, 6), IdentityEmbedder(), (0.1,), rng(), texts=1, variations=10, targets=near,
+        separation=20.0,
+    )  # fmt: skip
+    assert (seen.start.samples, seen.start.targets, seen.start.share) == (101, 500, 1.0)
+    assert "holds for these targets" in seen.verdict[-1]
 
 
 def test_groups_are_counted() -> None:

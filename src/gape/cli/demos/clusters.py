@@ -75,7 +75,8 @@ def selectors(separation: float = SEPARATION, threshold: float = 0.0) -> dict[st
 
 def trajectory(selector: Selector, private: Points, plan: Plan, noise: Noise | None = None) -> Trajectory:
     """Run a plan on the mixture with its own in-memory ledger, and return what each round selects."""
-    parts = (mixture_generator(), IdentityEmbedder(), LocalElectorate(private), selector)
+    electorate = LocalElectorate(private, votes_per_unit=plan.votes_per_unit, votes_per_record=plan.votes_per_record)
+    parts = (mixture_generator(), IdentityEmbedder(), electorate, selector)
     with closing(Ledger(":memory:", Budget(math.inf, plan.delta))) as ledger:
         return Trajectory.of(evolve(plan, *parts, Account(ledger, "demo"), noise=noise))
 

@@ -7,6 +7,7 @@ from private data, the results are not differentially private and are for resear
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import f as f_distribution
 
 from gape._support.geometry import distances
 from gape.core.errors import InputError
@@ -16,6 +17,8 @@ _RESAMPLES = 400
 _INTERVAL = (2.5, 97.5)  # percentiles of a 95% interval
 _CHANCE = 1 / 3  # probability of moving towards the target, in Definition "reachable"
 _LARGEST_C = 2.0
+_CHANCE_FINDING = 0.001  # a bias is found where chance alone would give as large a one less often than this
+_WARM = 8  # a first sample must lie within R/8 of each cluster, in Assumption "warm-start"
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,81 @@ def reachability(variations: Points | Floats, target: Points | Floats, rng: np.r
     rank = _estimate(*(_effective_rank(total[rows], along[rows]) for rows in (slice(None), *draws)))
     spread = _estimate(*(_anticoncentration(along[rows]) for rows in (slice(None), *draws)))
     return Reachability(rank, spread, reachable=bool(np.isfinite(rank.high)) and spread.low > 0)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and variance of the variations of one sample y; Definition "variation-api" has E[Z] = y and tr Cov = s^2."""
+
+    bias: float  # |mean - y|
+    bias_error: float  # Monte Carlo standard error of the mean, sqrt(tr Cov / N): about |mean - y| without any bias
+    variance: float  # tr Cov, the realised s^2
+    variance_error: float  # its standard error
+    p_value: float  # of a bias this large or larger by chance
+    biased: bool  # whether the bias can be told from zero
+
+
+def moments(sample: Points | Floats, variations: Points | Floats) -> Moments:
+    """Measure how far variations are from the moments that the paper's VariationAPI has: E[Z] = y and tr Cov[Z] = s^2.
+
+    `sample`, (d,), is y, and `variations`, (N, d), are draws of Z. Without bias, N |mean - y|^2 / tr Cov is about
+    F-distributed with nu and nu (N - 1) degrees of freedom, where nu = (tr Cov)^2 / tr(Cov^2) counts the directions:
+    exact for Gaussian variations that are isotropic in any subspace. tr(Cov^2) is estimated as by Bai and Saranadasa
+    (1996), because fewer variations than dimensions overstate it.
+    """
+    points = _finite_rows(variations)
+    count, dimension = points.shape
+    if count < 3:
+        raise InputError(f"mean and variance need at least 3 variations, got {count}; write more")
+    mean = points.mean(axis=0)
+    steps = points - mean
+    bias = float(np.linalg.norm(mean - np.asarray(sample, dtype=np.float64)))
+    squared = np.sum(steps**2, axis=1)
+    variance = float(squared.sum()) / (count - 1)
+    spread = float(squared.std(ddof=1)) / np.sqrt(count)
+    error = float(np.sqrt(variance / count))
+    if not variance > 0:
+        return Moments(bias, 0.0, 0.0, 0.0, p_value=float(bias == 0), biased=bias > 0)
+    gram = steps.T @ steps if dimension <= count else steps @ steps.T
+    n = count - 1
+    observed = float(np.sum((gram / n) ** 2))  # tr of the squared sample covariance
+    estimated = n**2 / ((n + 2) * (n - 1)) * (observed - variance**2 / n)
+    directions = float(np.clip(variance**2 / max(estimated, variance**2 / dimension), 1.0, dimension))
+    p_value = float(f_distribution.sf((bias / error) ** 2, directions, directions * n))
+    return Moments(bias, error, variance, float(spread), p_value, biased=p_value < _CHANCE_FINDING)
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """How near the first samples lie to targets, against Assumption "warm-start": within R/8 of each cluster."""
+
+    samples: int
+    targets: int
+    separation: float  # R
+    farthest: float  # distance of the target that is farthest from any first sample
+    share: float  # of the targets that have a first sample within R/8
+
+    @property
+    def separation_needed(self) -> float:
+        """The least R with a first sample within R/8 of each target."""
+        return _WARM * self.farthest
+
+
+def warm_start(samples: Points | Floats, targets: Points | Floats, separation: float | None = None) -> WarmStart:
+    """Compare the distances from `targets`, (n, d), to the nearest first sample, (m, d), with R/8.
+
+    Each target counts as a cluster of its own, so a share of 1 is enough for the assumption, and a smaller one leaves
+    it open. R is `separation`, or the diameter of the smallest ball around the mean of all points that holds them:
+    clusters cannot be farther apart than that.
+    """
+    first, aims = _finite_rows(samples), _finite_rows(targets)
+    nearest = distances(aims, first).min(axis=1)
+    everything = np.concatenate([first, aims])
+    centre = everything.mean(axis=0, keepdims=True)
+    apart = 2 * float(distances(everything, centre).max()) if separation is None else separation
+    if not apart > 0:
+        raise InputError(f"separation must be positive, got {apart}; give R, or points that differ")
+    return WarmStart(len(first), len(aims), apart, float(nearest.max()), float(np.mean(nearest <= apart / _WARM)))
 
 
 def doubling_dimension(points: Points | Floats, rng: np.random.Generator, centres: int = 20) -> PointEstimate:

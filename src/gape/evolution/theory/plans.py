@@ -168,7 +168,7 @@ class GapePlan:
     @property
     def threshold(self) -> float:
         """Number of noisy votes tau above which a candidate can be selected."""
-        return self.sigma * math.sqrt(2 * math.log(6 * self.rounds * self.candidates / self.failure_probability))
+        return paper_threshold(self.sigma, self.rounds, self.candidates, self.failure_probability)
 
     @property
     def least_cluster(self) -> float:
@@ -269,6 +269,14 @@ def plan_gape(
         ): smallest > plan.least_cluster,
     }
     return replace(plan, violations=tuple(words for words, holds in conditions.items() if not holds))
+
+
+def paper_threshold(sigma: float, rounds: int, candidates: int, failure_probability: float) -> float:
+    """Return tau = sigma sqrt(2 log(6 T m_V / beta)), which the noise exceeds in some round with probability beta / 3.
+
+    Algorithm 4, line 6.
+    """
+    return sigma * math.sqrt(2 * math.log(6 * rounds * candidates / failure_probability))
 
 
 def _scales(first: int, last: int) -> tuple[float, ...]:
