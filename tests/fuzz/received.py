@@ -28,10 +28,10 @@ from command import gape
 from faulty_server import FaultyServer
 from fuzz.mutations import as_toml, odd_value
 from fuzz.targets import CANARY, Target, spoil_run
-from gape.embedders.minilm import MiniLM
 from gape.runs.settings import Settings
 from gape.runs.synthesize import run_text
 from made_up import PROMPTS, write_corpus
+from shared_minilm import share
 
 TOKEN = "ghp_Marked53cret4711"  # noqa: S105  (made up)
 DIARY = "a diary of nine words that nobody else may read"
@@ -77,22 +77,16 @@ class Listener:
 
 def received_targets(scratch: Path, address: str) -> dict[str, Target]:
     """Make the sender's runs in `scratch`, and say what to do with what is made of them."""
+    share(pytest.MonkeyPatch())  # for good: this process does nothing else
     os.environ["GITHUB_TOKEN"] = TOKEN
     os.environ["OPENAI_API_KEY"] = TOKEN
     os.environ["GAPE_STATE"] = str(scratch / "state of the sender")
     runs = _runs(scratch / "sender")
     comparison = _comparison(scratch / "sender")
     os.environ["GAPE_STATE"] = str(scratch / "state")
-    _load_once()
     kinds = {run.name: Target(partial(_make, run, address), _use, SECONDS) for run in runs}
     compared = Target(partial(_make_comparison, comparison), _use_comparison, SECONDS)
     return kinds | {"comparison": compared}
-
-
-def _load_once() -> None:
-    """Have all commands of this process share one MiniLM: it is the same, and takes a while to load."""
-    patch, model = pytest.MonkeyPatch(), MiniLM()
-    patch.setattr("gape.embedders.minilm.MiniLM", lambda: model)
 
 
 def _furnish(folder: Path) -> None:
