@@ -17,6 +17,35 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# The files that take longest, in that order. `./check` hands out files one by one, and a long one that comes last keeps
+# one core waiting for the other.
+LONGEST = (
+    "_support/test_silence.py",
+    "project/test_tutorial.py",
+    "fuzz/test_fuzz.py",
+    "project/test_docs.py",
+    "whole/test_crash.py",
+    "project/test_long_pages.py",
+    "selection/test_local_search.py",  # after the first, by when `./check` has compiled what it needs
+    "distributed/cluster/test_electorate.py",
+    "runs/test_synthesize.py",
+    "language/test_embedded.py",
+    "_support/test_memory.py",
+    "runs/test_embedding.py",
+    "evaluation/compare/test_texts.py",
+    "cli/test_text.py",
+    "cli/test_compare.py",
+    "evaluation/compare/test_pool.py",
+    "report/test_browser.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first."""
+    rank = {Path(__file__).parent / name: position for position, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
 def pytest_collection_finish() -> None:
     """Set aside what importing all tests has made, which stays anyway, so that no later collection looks through it."""
     gc.collect()
