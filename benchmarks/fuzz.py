@@ -40,9 +40,10 @@ def main() -> None:
         folder = Path(path)
         listener = Listener()
         received = chosen.what == "received"
-        kinds = received_targets(folder, listener.address) if received else targets(folder)
-        if chosen.kinds:
-            kinds = {name: kinds[name] for name in chosen.kinds.split(",")}
+        only = chosen.kinds.split(",") if chosen.kinds else []
+        kinds = received_targets(folder, listener.address, only) if received else targets(folder)
+        if only:
+            kinds = {name: kinds[name] for name in only}
         if chosen.only is not None:
             (kind,) = kinds
             print(*attempt(kinds[kind], f"{chosen.seed} {kind} {chosen.only}", folder / "input"), sep="\n")

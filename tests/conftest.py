@@ -8,11 +8,48 @@ from pathlib import Path
 
 import pytest
 
+from shared_minilm import share
+
 
 def pytest_configure() -> None:
     """Take interrupts also where a shell has started the tests in the background, which ignores them."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# The files that take longest, in that order. `./check` hands out files one by one, and a long one that comes last keeps
+# one core waiting for the other.
+LONGEST = (
+    "_support/test_silence.py",
+    "project/test_tutorial.py",
+    "fuzz/test_fuzz.py",
+    "project/test_docs.py",
+    "whole/test_crash.py",
+    "project/test_long_pages.py",
+    "selection/test_local_search.py",  # after the first, by when `./check` has compiled what it needs
+    "distributed/cluster/test_electorate.py",
+    "runs/test_synthesize.py",
+    "language/test_embedded.py",
+    "_support/test_memory.py",
+    "runs/test_embedding.py",
+    "evaluation/compare/test_texts.py",
+    "cli/test_text.py",
+    "cli/test_compare.py",
+    "evaluation/compare/test_pool.py",
+    "report/test_browser.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first."""
+    rank = {Path(__file__).parent / name: position for position, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
+def pytest_collection_finish() -> None:
+    """Set aside what importing all tests has made, which stays anyway, so that no later collection looks through it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,7 +63,7 @@ def collected() -> Iterator[None]:
 def processes() -> ForkServerContext:
     """Processes forked from a server that has everything imported, compiled and warm."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["crashing"])
+    context.set_forkserver_preload(["crashing_server"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # the server does not inherit sys.path
         ensure_running()
@@ -38,4 +75,11 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the key that seals run folders out of the home of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GAPE_STATE", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_minilm() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        share(patch)
         yield

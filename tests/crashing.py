@@ -4,17 +4,12 @@ import os
 import signal
 import sqlite3
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import parts
 from gape.privacy.ledger import Budget, Ledger
-
-# Once in the server that the doomed processes are forked from, so that they need not load compiled code each.
-with tempfile.TemporaryDirectory() as warm_up:
-    parts.small_run(Path(warm_up) / "run", Ledger(":memory:", parts.BUDGET))
 
 _WRITES = {"os.rename", "os.mkdir", "os.chmod", "os.remove"}
 

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -6,8 +7,16 @@ import pytest
 from gape.core.errors import InputError
 from gape.core.types import Points, Samples
 from gape.embedders.minilm import MiniLM
+from shared_minilm import unshared
 
 WORDS = ["heart", "liver", "kidney", "river", "soil", "protein", "cancer", "trial", "nurse", "school", "vaccine"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def as_it_is() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        unshared(patch)
+        yield
 
 
 @cache

@@ -15,7 +15,7 @@ import shutil
 import socket
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -28,10 +28,10 @@ from command import gape
 from faulty_server import FaultyServer
 from fuzz.mutations import as_toml, odd_value
 from fuzz.targets import CANARY, Target, spoil_run
-from gape.embedders.minilm import MiniLM
 from gape.runs.settings import Settings
 from gape.runs.synthesize import run_text
 from made_up import PROMPTS, write_corpus
+from shared_minilm import share
 
 TOKEN = "ghp_Marked53cret4711"  # noqa: S105  (made up)
 DIARY = "a diary of nine words that nobody else may read"
@@ -75,24 +75,19 @@ class Listener:
                         self.received += some
 
 
-def received_targets(scratch: Path, address: str) -> dict[str, Target]:
-    """Make the sender's runs in `scratch`, and say what to do with what is made of them."""
+def received_targets(scratch: Path, address: str, only: Collection[str] = ()) -> dict[str, Target]:
+    """Make the sender's runs in `scratch`, or only those named, and say what to do with what is made of them."""
+    share(pytest.MonkeyPatch())  # for good: this process does nothing else
     os.environ["GITHUB_TOKEN"] = TOKEN
     os.environ["OPENAI_API_KEY"] = TOKEN
     os.environ["GAPE_STATE"] = str(scratch / "state of the sender")
-    runs = _runs(scratch / "sender")
-    comparison = _comparison(scratch / "sender")
+    runs = _runs(scratch / "sender", only)
+    comparison = _comparison(scratch / "sender") if not only or "comparison" in only else None
     os.environ["GAPE_STATE"] = str(scratch / "state")
-    _load_once()
     kinds = {run.name: Target(partial(_make, run, address), _use, SECONDS) for run in runs}
-    compared = Target(partial(_make_comparison, comparison), _use_comparison, SECONDS)
-    return kinds | {"comparison": compared}
-
-
-def _load_once() -> None:
-    """Have all commands of this process share one MiniLM: it is the same, and takes a while to load."""
-    patch, model = pytest.MonkeyPatch(), MiniLM()
-    patch.setattr("gape.embedders.minilm.MiniLM", lambda: model)
+    if comparison is not None:
+        kinds["comparison"] = Target(partial(_make_comparison, comparison), _use_comparison, SECONDS)
+    return kinds
 
 
 def _furnish(folder: Path) -> None:
@@ -113,7 +108,7 @@ def _furnish(folder: Path) -> None:
     (folder / "bookmarks.sqlite").chmod(0o600)
 
 
-def _runs(folder: Path) -> list[Path]:
+def _runs(folder: Path, only: Collection[str]) -> list[Path]:
     folder.mkdir()
     _furnish(folder)
     (folder / "private.csv").write_text(
@@ -145,11 +140,13 @@ def _runs(folder: Path) -> list[Path]:
             ("table", table, False),
             ("table, stopped", table, True),
         ):
-            made.append(_sent(folder / name, Settings.of(values), stop=stop))
-    begun = folder / "begun"
-    (begun / "internal").mkdir(parents=True)
-    shutil.copy(made[1] / "internal" / "settings.toml", begun / "internal")
-    return [*made, begun]
+            if not only or name in only or (name == "stopped" and "begun" in only):
+                made.append(_sent(folder / name, Settings.of(values), stop=stop))
+    if not only or "begun" in only:
+        made.append(folder / "begun")
+        (made[-1] / "internal").mkdir(parents=True)
+        shutil.copy(folder / "stopped" / "internal" / "settings.toml", made[-1] / "internal")
+    return made
 
 
 def _sent(run: Path, settings: Settings, *, stop: bool) -> Path:

@@ -26,6 +26,7 @@ ELSEWHERE = {"tutorial.md", "index.md"}  # test_tutorial.py runs the commands wh
 
 SMALL = {"generator": "corpus:public.csv", "samples": 4, "rounds": 1, "scales": "0.4"}
 SMALL_FLAGS = [part for name, value in SMALL.items() for part in (f"--{name}", str(value))]
+SIZES = {"--samples", "--rounds"}  # whatever is printed, the smaller one is given after it, and counts
 EXTRA = {
     "run": SMALL_FLAGS,
     "plan": SMALL_FLAGS,
@@ -56,7 +57,7 @@ def execute(command: str) -> None:
     given = {word for word in words if word.startswith("--")}
     if "--schema" in given:
         given.add("--generator")  # a corpus of texts has no part in a table
-    pairs = [pair for pair in zip(extra[::2], extra[1::2], strict=True) if pair[0] not in given]
+    pairs = [pair for pair in zip(extra[::2], extra[1::2], strict=True) if pair[0] not in given - SIZES]
     result = gape(*words, *(part for pair in pairs for part in pair))
     assert result.exit_code == 0, f"{command}: {result.stderr or result.exception!r}"
 
