@@ -1,6 +1,6 @@
 """The four replaceable parts of a run: generator, embedder, electorate and selector."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -77,6 +77,22 @@ class Selection:
     """The survivors of a round. Algorithms add their diagnostics as further fields."""
 
     indices: Indices  # into the candidates; may repeat if a rule draws with replacement
+    # Votes that each survivor is believed to have, (m,), for the next round; None if the rule remembers nothing.
+    believed: Floats | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What is known of the candidates of a round beside their embeddings. All of it is public."""
+
+    samples: Samples  # (v, ...)
+    scales: Floats  # (v,): the scale s^2 of the variation; 0 marks a sample that was kept
+    before: Floats | None = None  # (v,): votes that the sample it varies was believed to have in the round before
+
+    def take(self, members: Indices) -> "Candidates":
+        """Return some of the candidates."""
+        before = None if self.before is None else self.before[members]
+        return Candidates(self.samples[members], self.scales[members], before)
 
 
 class Selector(Protocol):
@@ -88,9 +104,9 @@ class Selector(Protocol):
 
 
 @runtime_checkable
-class SampleSelector(Selector, Protocol):
-    """A selector that also looks at the candidates themselves, not only at their embeddings."""
+class InformedSelector(Selector, Protocol):
+    """A selector that also looks at the candidates themselves and at what earlier votes said of them."""
 
-    def among(self, samples: Samples) -> Selector:
-        """Return the rule for these candidates, (v, ...)."""
+    def among(self, candidates: Candidates) -> Selector:
+        """Return the rule for these candidates."""
         ...

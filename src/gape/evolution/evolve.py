@@ -7,7 +7,7 @@ import numpy as np
 
 from gape._support.fingerprint import samples_digest
 from gape.core.errors import InputError
-from gape.core.protocols import Electorate, Embedder, Generator, SampleSelector, Selector
+from gape.core.protocols import Candidates, Electorate, Embedder, Generator, InformedSelector, Selector
 from gape.core.types import Samples
 from gape.evolution.plan import Plan
 from gape.evolution.state import Proposal, State
@@ -51,10 +51,16 @@ def evolve(
         points = embedder.embed(candidates)
         known_as = samples_digest(candidates)
         votes = release_votes(electorate, points, t, plan.release, account, noise, known_as)  # the only private step
-        rule = select.among(candidates) if isinstance(select, SampleSelector) else select
+        rule = select.among(_known(proposal, state)) if isinstance(select, InformedSelector) else select
         chosen = rule(votes, points, plan.samples, _rng(plan, t, "select"))
-        state = State(t, synthetic=candidates[chosen.indices], votes=votes, selection=chosen)  # S(t)
+        state = State(t, candidates[chosen.indices], votes=votes, selection=chosen, believed=chosen.believed)  # S(t)
         yield state
+
+
+def _known(proposal: Proposal, state: State) -> Candidates:
+    """Return what is known of the candidates V(t) before their votes: all of it public."""
+    before = None if state.believed is None else state.believed[proposal.parents]
+    return Candidates(proposal.samples, proposal.scales, before)
 
 
 def _vary(plan: Plan, generator: Generator, samples: Samples, rng: np.random.Generator) -> Proposal:

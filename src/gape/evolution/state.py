@@ -24,3 +24,4 @@ class State:
     proposal: Proposal | None = None  # V(t+1)
     votes: NoisyVotes | None = None  # of round t; None before the first round
     selection: Selection | None = None  # of round t, into V(t)
+    believed: Floats | None = None  # votes that each member of S(t) is believed to have, if the selector remembers them

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gape.core.errors import InputError
-from gape.core.protocols import Embedder, Generator, SampleSelector, Selection, Selector
+from gape.core.protocols import Candidates, Embedder, Generator, InformedSelector, Selection, Selector
 from gape.core.types import Floats, Indices, NoisyVotes, Points, Samples
 
 LABELLED = np.dtype([("label", object), ("text", object)])
@@ -143,14 +143,14 @@ class PerLabel:
 
     selector: Selector
     labels: tuple[str, ...]
-    samples: Samples | None = field(default=None, repr=False)  # the candidates, if set by `among`
+    candidates: Candidates | None = field(default=None, repr=False)  # set by `among`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", _check_labels(self.labels))
 
-    def among(self, samples: Samples) -> "PerLabel":
+    def among(self, candidates: Candidates) -> "PerLabel":
         """Return the rule for these candidates."""
-        return replace(self, samples=samples)
+        return replace(self, candidates=candidates)
 
     def __call__(self, votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> PerLabelSelection:
         """Select from candidates embedded by `LabelledEmbedder` with the same labels in the same order."""
@@ -170,7 +170,11 @@ class PerLabel:
             result = self._rule(members)(votes[members], inside, min(share, len(members)), rng)
             chosen.append(members[result.indices])
             sizes[name] = len(result.indices)
-            details[name] = {part.name: getattr(result, part.name) for part in fields(result) if part.name != "indices"}
+            details[name] = {
+                part.name: getattr(result, part.name)
+                for part in fields(result)
+                if part.name not in {"indices", "believed"}
+            }
         return PerLabelSelection(
             np.concatenate(chosen),
             noisy_votes=dict(zip(names, totals, strict=True)),
@@ -181,9 +185,9 @@ class PerLabel:
 
     def _rule(self, members: Indices) -> Selector:
         """Return the rule that selects among the candidates of a label."""
-        if self.samples is None or not isinstance(self.selector, SampleSelector):
+        if self.candidates is None or not isinstance(self.selector, InformedSelector):
             return self.selector
-        return self.selector.among(self.samples[members])
+        return self.selector.among(self.candidates.take(members))
 
     def _own(self, points: Points) -> Indices:
         """Read the label of each candidate from its embedding, as an index into `labels`."""

@@ -13,8 +13,8 @@ import numpy as np
 
 from gape._support.parallel import cuda
 from gape.core.errors import InputError
-from gape.core.protocols import Selection, Selector
-from gape.core.types import Floats, NoisyVotes, Points, Samples, texts_of
+from gape.core.protocols import Candidates, Selection, Selector
+from gape.core.types import Floats, NoisyVotes, Points, texts_of
 from gape.selection.flow.blocked import BlockedSearch
 from gape.selection.flow.device import on_device
 from gape.selection.flow.effort import SearchProgress
@@ -176,9 +176,9 @@ class Gape:
         """The default where candidates are texts of a corpus: votes with noise of `sigma` are estimated first."""
         return cls(separation, math.inf, spare=_SPARE, signed=False, noise=sigma)
 
-    def among(self, samples: Samples) -> Selector:
+    def among(self, candidates: Candidates) -> Selector:
         """Return the rule for these candidates: with `distinct` texts, else any samples."""
-        return partial(self._select, texts_of(samples)) if self.distinct else self
+        return partial(self._select, texts_of(candidates.samples)) if self.distinct else self
 
     def __call__(
         self,

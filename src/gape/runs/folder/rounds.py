@@ -29,7 +29,7 @@ from gape._support.files import (
 )
 from gape._support.values import brief
 from gape.core.errors import RunError
-from gape.core.types import Samples
+from gape.core.types import Floats, Samples
 from gape.evolution.plan import Plan
 from gape.evolution.state import Proposal, State
 from gape.modalities import Modality, modality_of
@@ -47,6 +47,7 @@ _DECISIVE = ("numpy", "scipy", "numba", "opendp")
 _WHERE_LOADED = ("onnxruntime", "tokenizers", "xllamacpp", "torch", "transformers", "sentence_transformers")
 _WORD = re.compile(r"[\w.+!-]{1,60}")  # a name or a version; both appear in reports
 _LARGEST_NUMBER = 2**53  # of rounds, samples and seeds
+_AS_COLUMNS = frozenset({"indices", "believed"})  # parts of a selection
 
 
 class VersionWarning(UserWarning):
@@ -187,6 +188,8 @@ class RunFolder:
             write_table(files.votes, {"noisy_votes": state.votes})
             write_json(files.selection, _diagnostics(state))
             columns["candidate"] = state.selection.indices
+        if state.believed is not None:
+            columns["believed_votes"] = state.believed
         write_table(files.synthetic, columns)
 
     def load(self) -> State | None:
@@ -195,7 +198,7 @@ class RunFolder:
         if not complete:
             return None
         last = complete[-1]
-        state = State(last, synthetic=self.synthetic(last))
+        state = State(last, synthetic=self.synthetic(last), believed=self._believed(last))
         following = self._layout.round(last + 1).candidates
         if not following.exists():
             return state
@@ -211,6 +214,14 @@ class RunFolder:
         """Return S(t)."""
         path = self._layout.round(turn).synthetic
         return read_samples(path, read_table(path), self._modality)
+
+    def _believed(self, turn: int) -> Floats | None:
+        """Return the votes that the members of S(t) are believed to have; None if the selector remembers none."""
+        path = self._layout.round(turn).synthetic
+        table = read_table(path)
+        if "believed_votes" not in table.column_names:
+            return None
+        return read_numbers(path, table, "believed_votes", np.float64)
 
     def save_rewritten(self, turn: int, before: Samples, after: Samples) -> None:
         """Store the texts of S(turn) that the last pass rewrote."""
@@ -319,11 +330,11 @@ def _versions_in(settings: dict[str, Any]) -> list[Versions]:
 
 
 def _diagnostics(state: State) -> dict[str, Any]:
-    """Return the diagnostics of a selection without the indices, which are stored as a column."""
+    """Return the diagnostics of a selection without the indices and believed votes, which are stored as columns."""
     result = state.selection
     if result is None:
         return {}
-    named = {field.name: getattr(result, field.name) for field in fields(result) if field.name != "indices"}
+    named = {field.name: getattr(result, field.name) for field in fields(result) if field.name not in _AS_COLUMNS}
     return {"rule": type(result).__name__, **named}
 
 

@@ -1,0 +1,81 @@
+"""Believing noisy votes as far as they can be believed, with what the votes of the round before said.
+
+A survivor stays a candidate, and its variations resemble it, so the votes of the last round say something about those of
+this round. Let y_i be the noisy votes of candidate i, and x_i the votes that the sample it varies was believed to have.
+Among the candidates of one scale (0 for kept samples) the model is that of Fay and Herriot (1979), with known noise:
+
+    y_i = p_i + u_i + e_i,   p_i = mean(y) + b (x_i - mean(x)),   Var u_i = tau^2,   Var e_i = sigma^2 + mean(y),
+
+where the second part of the noise is how much the votes of as many other records would differ (Poisson). The best linear
+estimate of the votes of other records is
+
+    w_i = p_i + g (y_i - p_i),   g = tau^2 / (tau^2 + sigma^2 + mean(y)).
+
+b >= 0 and tau are estimated from the noisy votes of each scale. Where earlier votes say nothing b is near 0, and without
+noise g is near 1. All of it is post-processing of released votes.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gape.core.errors import InputError
+from gape.core.protocols import Candidates, InformedSelector, Selection, Selector
+from gape.core.types import Floats, NoisyVotes, Points
+
+
+@dataclass(frozen=True)
+class Remembering:
+    """Another selector, which is given the votes that candidates are believed to have in place of the noisy ones.
+
+    What is believed of the survivors is returned with them, for the next round.
+    """
+
+    selector: Selector
+    sigma: float  # the standard deviation of the noise
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sigma < math.inf:
+            raise InputError(
+                f"sigma must be finite and at least 0, got {self.sigma}; give the noise scale of the votes"
+            )
+
+    def among(self, candidates: Candidates) -> Selector:
+        """Return the rule for these candidates."""
+        inner = self.selector.among(candidates) if isinstance(self.selector, InformedSelector) else self.selector
+
+        def select(votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
+            weights = believed_votes(votes, self.sigma, candidates)
+            selection = inner(weights, points, size, rng)
+            return replace(selection, believed=weights[selection.indices])
+
+        return select
+
+    def __call__(self, votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
+        """Select as in a first round, where nothing is known of the candidates."""
+        return self.among(Candidates(points, np.zeros(len(votes))))(votes, points, size, rng)
+
+
+def believed_votes(votes: NoisyVotes | Floats, sigma: float, candidates: Candidates) -> Floats:
+    """Estimate the votes of each candidate, (v,), at least 0, as in this module's docstring."""
+    noisy = np.asarray(votes, dtype=np.float64)
+    if candidates.before is None:
+        return _estimate(noisy, np.zeros(len(noisy)), sigma)
+    believed = np.empty(len(noisy))
+    for scale in np.unique(candidates.scales):
+        own = candidates.scales == scale
+        believed[own] = _estimate(noisy[own], candidates.before[own], sigma)
+    return believed
+
+
+def _estimate(votes: Floats, before: Floats, sigma: float) -> Floats:
+    mean, deviations = max(float(votes.mean()), 0.0), before - before.mean()
+    spread = float(np.mean(deviations**2))
+    slope = max(0.0, float(np.mean(deviations * (votes - votes.mean()))) / spread) if spread > 0 else 0.0
+    predicted = mean + slope * deviations
+    noise = sigma**2 + mean
+    signal = max(0.0, float(np.var(votes - predicted)) - noise)
+    trust = signal / (signal + noise) if signal > 0 else 0.0
+    estimated: Floats = np.maximum(predicted + trust * (votes - predicted), 0.0)
+    return estimated
