@@ -152,7 +152,7 @@ def measure_default(size: Size) -> None:
     private, points, _ = instance(size, 0.0)
     counts = np.bincount(several_nearest(private[:VOTERS], points, VOTES).ravel(), minlength=len(points))
     votes = counts + np.rint(sigma * np.random.default_rng(0).normal(size=len(counts))).astype(np.int64)
-    select = Gape.for_model(sigma)
+    select = Gape.without_memory(sigma)
     rng = np.random.default_rng(0)
     for some in (slice(1_000), slice(6_000)):  # before the clock starts
         select(votes[some], points[some], 300, rng)

@@ -9,7 +9,6 @@ from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
 from gape.selection.remembering import Remembering
 from gape.selection.subsampling import Subsampling
-from gape.selection.transport import Transport
 
 THRESHOLD_ZERO = "GAPE, threshold 0"  # Algorithm 5 over all candidates with positive noisy votes
 PAPER = "GAPE, tau"  # Algorithm 4 as printed
@@ -23,7 +22,7 @@ def rule(method: str, plan: Plan, records: int, separation: float) -> tuple[Plan
     """Return a rule and its plan; the default chooses for how many candidates a record votes, the others have one."""
     if method == DEFAULT:
         plan = plan.casting(suitable_votes(plan, records))
-        return plan, Remembering(Transport(), plan.sigma)
+        return plan, Remembering(Gape.for_model(plan.samples), plan.sigma)
     tau = paper_threshold(plan.sigma, plan.rounds, plan.candidates, FAILURE)
     rules: dict[str, Selector] = {
         "Ranking": Ranking(),

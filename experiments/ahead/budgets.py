@@ -89,7 +89,7 @@ def scored(data: Data, way: Way, epsilon: float, seed: int, samples: int, rounds
         scale = sigma * math.sqrt(votes)
         counts = np.bincount(several_nearest(voters, candidates, votes).ravel(), minlength=len(candidates))
         noisy = counts + np.rint(scale * noise.normal(size=len(counts))).astype(np.int64)
-        select = Gape.for_model(scale)
+        select = Gape.without_memory(scale)
         chosen = candidates[select(noisy, candidates, samples, rng).indices]
     return recall(held_out, chosen), mean_nearest_distance(held_out, chosen), sinkhorn1(held_out, chosen).value
 

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from gape.core.copies import Distinct
-from gape.core.protocols import Selection, Selector
-from gape.core.types import Floats, Indices, NoisyVotes, Points, Samples, texts_of
+from gape.core.protocols import Candidates, Selection, Selector
+from gape.core.types import Floats, Indices, NoisyVotes, Points, texts_of
 from gape.generators.labels import PerLabel
 from gape.selection.local_search import local_search
 from gape.selection.seats import fill_distinct_seats
@@ -35,8 +35,9 @@ class Tried:
     labels: tuple[str, ...] | None = None
     memory: Floats | None = field(default=None, repr=False)
 
-    def among(self, samples: Samples) -> Selector:
+    def among(self, candidates: Candidates) -> Selector:
         """Return the rule for these candidates."""
+        samples = candidates.samples
 
         def select(votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
             weights = self._believed(np.asarray(votes, dtype=np.float64))
@@ -44,7 +45,7 @@ class Tried:
                 chosen = self._pick(weights, points, size, texts_of(samples))
             else:
                 inner = replace(self, remember=False, labels=None)
-                rule = PerLabel(inner, self.labels).among(samples)
+                rule = PerLabel(inner, self.labels).among(candidates)
                 chosen = rule(weights, points, size, rng).indices  # type: ignore[arg-type]
             self.memory = weights[chosen]
             return Selection(chosen)

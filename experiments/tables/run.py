@@ -93,7 +93,7 @@ def scored(task: Task) -> tuple[float, ...]:
         sigma = evenly * math.sqrt(votes)
         counts = np.bincount(several_nearest(private, points, votes).ravel(), minlength=len(candidates))
         noisy = counts + np.rint(sigma * noise.normal(size=len(counts))).astype(np.int64)
-        select: Selector = Ranking() if task.way.ranking else Gape.for_model(sigma)
+        select: Selector = Ranking() if task.way.ranking else Gape.without_memory(sigma)
         chosen = candidates[select(noisy, points, task.samples, rng).indices]
     real, made = embedder.embed(held_out[:SCORED]), embedder.embed(chosen)
     bins = [schema.bins(schema.codes(each)) for each in (held_out, chosen)]

@@ -36,8 +36,9 @@ from gape.modalities import Records, load_texts
 from gape.runs.advice import usual_delta
 from gape.runs.generator import about_label
 from gape.runs.resolve import VARIATIONS
-from gape.selection.local_search import CENTRES, Gape
+from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
+from gape.selection.remembering import Remembering
 from gape.selection.subsampling import Subsampling
 
 SAMPLES, ROUNDS, WORDS, HELD_OUT = 500, 6, 100, 0.1
@@ -72,7 +73,7 @@ class Variant:
     openings: str = "now"
     keep: bool = True
     wide: bool = True  # whether the first round votes on a start as large as a round, as it is
-    centres: float = CENTRES
+    remembers: bool = True  # what earlier votes said of candidates
     rule: Callable[[Plan, tuple[str, ...] | None], Selector] | None = None  # of plan and labels; not of the package
     votes: float | None = 1.0  # of a record, in multiples of the default; None: one vote
 
@@ -91,7 +92,8 @@ _REPHRASE: dict[str, Any] = {
 
 VARIANTS = {
     "gape": Variant(),
-    "before": Variant({**_ENDS, "distinct": False}, _ENDS_SCALES, openings="before", **_PLAIN),
+    "without-memory": Variant(remembers=False),
+    "before": Variant({**_ENDS, "distinct": False}, _ENDS_SCALES, openings="before", remembers=False, **_PLAIN),
     "augpe": Variant(selector="ranking", **_REPHRASE),
     "subsamplepe": Variant(selector="subsampling", keep=False, **_REPHRASE),
     "without-operator": Variant(_ENDS, _ENDS_SCALES),
@@ -119,7 +121,10 @@ class Select:
             rule = Subsampling()
         else:
             distinct = self.variant.distinct
-            rule = replace(Gape.for_model(plan.sigma, distinct=distinct), centres=self.variant.centres)
+            if self.variant.remembers:
+                rule = Gape.for_model(plan.samples, distinct=distinct)
+                return Remembering(rule if self.labels is None else PerLabel(rule, self.labels), plan.sigma)
+            rule = Gape.without_memory(plan.sigma, distinct=distinct)
         return rule if self.labels is None else PerLabel(rule, self.labels)
 
 

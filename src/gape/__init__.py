@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from gape.selection.kmedoids import KMedoids
     from gape.selection.local_search import Gape, local_search
     from gape.selection.ranking import Ranking
+    from gape.selection.remembering import Remembering
     from gape.selection.separation import paper_separation
     from gape.selection.subsampling import Subsampling
     from gape.voting.electorate import LocalElectorate
@@ -83,6 +84,7 @@ __all__ = [
     "Ranking",
     "Records",
     "Release",
+    "Remembering",
     "ResampledText",
     "RunError",
     "SecureNoise",
@@ -165,6 +167,7 @@ _NAMES = {
     "selection.kmedoids": ("KMedoids",),
     "selection.local_search": ("Gape", "local_search"),
     "selection.ranking": ("Ranking",),
+    "selection.remembering": ("Remembering",),
     "selection.separation": ("paper_separation",),
     "selection.subsampling": ("Subsampling",),
     "voting.electorate": ("LocalElectorate",),

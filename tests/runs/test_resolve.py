@@ -8,6 +8,7 @@ import pytest
 
 import gape
 from gape.core.errors import InputError, PrivacyError, SpendingError
+from gape.core.protocols import Selector
 from gape.core.types import Points, Samples
 from gape.embedders.openai import OpenAIEmbedder
 from gape.generators.labels import LabelledEmbedder, LabelledGenerator, PerLabel
@@ -24,6 +25,7 @@ from gape.runs.selector import keeps_distinct, make_selector
 from gape.runs.settings import Settings
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
+from gape.selection.remembering import Remembering
 from gape.selection.subsampling import Subsampling
 from made_up import CANARIES, private_rows, write_corpus
 
@@ -144,7 +146,7 @@ class TestSelectors:
     @pytest.mark.parametrize(
         ("name", "kind", "survivors"),
         [
-            ("gape", Gape, 2),
+            ("gape", Remembering, 2),
             ("ranking", Ranking, 2),
             ("subsampling", Subsampling, 2),
             ("gape-paper", Gape, 1),  # no candidate is above the paper's threshold
@@ -159,30 +161,39 @@ class TestSelectors:
         assert len(rule(votes, points, 2, np.random.default_rng(0)).indices) == survivors
 
     def test_thresholds(self) -> None:
-        def rule(**values: Any) -> Gape:
+        def rule(**values: Any) -> Selector:
             chosen = settings(**values)
-            found = make_selector(chosen, make_plan(chosen))
-            assert isinstance(found, Gape)
-            return found
+            return make_selector(chosen, make_plan(chosen))
 
-        sigma = make_plan(settings()).sigma
-        usual = Gape.for_model(sigma)
-        assert rule() == replace(usual, distinct=True)
-        assert rule(distinct=False) == usual
+        plan = make_plan(settings())
+        sigma = plan.sigma
+        usual = Gape.for_model(plan.samples)
+        assert rule() == Remembering(replace(usual, distinct=True), sigma)
+        assert rule(distinct=False) == Remembering(usual, sigma)
         corpus = rule(generator=f"corpus:{QUESTIONS}", corpus_text="text")
         assert corpus == Gape.for_corpus(sigma)
-        assert rule(separation=1.5) == replace(usual, separation=1.5, distinct=True)
-        plan = make_plan(settings())
+        assert rule(separation=1.5) == Remembering(replace(usual, separation=1.5, distinct=True), sigma)
         tau = sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / 0.05))
         paper = rule(selector="gape-paper", separation=1.5, votes_per_record=1, votes_per_unit=1)
         assert paper == Gape(1.5, tau, certify=True, signed=True)
 
     def test_labels_have_their_own(self) -> None:
         chosen = settings(label="stars", labels=["low", "mid"])
-        assert make_selector(chosen, make_plan(chosen)) == PerLabel(
-            Gape.for_model(make_plan(chosen).sigma, distinct=True),
-            ("low", "mid"),
-        )
+        plan = make_plan(chosen)
+        rule = PerLabel(Gape.for_model(plan.samples, distinct=True), ("low", "mid"))
+        assert make_selector(chosen, plan) == Remembering(rule, plan.sigma)
+
+    @pytest.mark.parametrize("labels", [None, ["low", "mid"]])
+    def test_a_run_that_an_earlier_version_began_keeps_its_rule(self, labels: list[str] | None) -> None:
+        chosen = settings() if labels is None else settings(label="stars", labels=labels)
+        plan = make_plan(chosen)
+        earlier: Selector = Gape.without_memory(plan.sigma, distinct=True)
+        if labels is not None:
+            earlier = PerLabel(earlier, tuple(labels))
+        assert make_selector(chosen, plan, repr(earlier)) == earlier
+        usual = make_selector(chosen, plan)
+        assert make_selector(chosen, plan, repr(usual)) == usual
+        assert make_selector(chosen, plan, "something else") == usual
 
 
 class TestPrivateSide:

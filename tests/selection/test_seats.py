@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 
+from gape.core.protocols import Candidates
 from gape.core.types import NoisyVotes, Points, Samples, as_samples
 from gape.generators.labels import PerLabel, labelled
 from gape.selection.local_search import Gape, LocalSearchResult
@@ -74,7 +75,7 @@ class TestDistinct:
 
     def test_of_near_copies_one_survives(self) -> None:
         texts, votes, points = self.problem()
-        found = self.RULE.among(texts)(votes, points, 8, np.random.default_rng(0))
+        found = self.RULE.among(Candidates(texts, np.zeros(len(texts))))(votes, points, 8, np.random.default_rng(0))
         assert len({index // 4 for index in found.indices}) == len(found.indices) == 8
         plain = Gape(math.inf, 0.0, signed=False, centres=0.5)(votes, points, 8, np.random.default_rng(0))
         assert len({index // 4 for index in plain.indices}) < 8
@@ -83,21 +84,21 @@ class TestDistinct:
 
     def test_where_there_are_too_few_distinct_ones_near_copies_fill_the_set(self) -> None:
         texts, votes, points = self.problem()
-        found = self.RULE.among(texts)(votes, points, 14, np.random.default_rng(0))
+        found = self.RULE.among(Candidates(texts, np.zeros(len(texts))))(votes, points, 14, np.random.default_rng(0))
         assert len(set(found.indices.tolist())) == 14
         assert {index // 4 for index in found.indices} == set(range(10))
 
     def test_the_rule_of_the_paper_looks_at_no_sample(self) -> None:
         texts, _, _ = self.problem()
         rule = Gape(math.inf, 0.0)
-        assert rule.among(texts) is rule
+        assert rule.among(Candidates(texts, np.zeros(len(texts)))) is rule
 
     def test_each_label_keeps_its_own_texts_distinct(self) -> None:
         texts, votes, points = self.problem()
         labels = [["odd", "even"][index % 2] for index in range(40)]
         samples = labelled(labels, texts)
         marks = np.array([[2.0 * (label == "odd"), 2.0 * (label == "even")] for label in labels], dtype=np.float32)
-        rule = PerLabel(self.RULE, ("odd", "even")).among(samples)
+        rule = PerLabel(self.RULE, ("odd", "even")).among(Candidates(samples, np.zeros(len(samples))))
         found = rule(votes, np.concatenate([points, marks], axis=1), 12, np.random.default_rng(0))
         chosen = [(labels[index], index // 4) for index in found.indices]
         assert len(set(chosen)) == len(chosen) == 12

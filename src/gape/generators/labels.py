@@ -170,11 +170,8 @@ class PerLabel:
             result = self._rule(members)(votes[members], inside, min(share, len(members)), rng)
             chosen.append(members[result.indices])
             sizes[name] = len(result.indices)
-            details[name] = {
-                part.name: getattr(result, part.name)
-                for part in fields(result)
-                if part.name not in {"indices", "believed"}
-            }
+            diagnostics = (part.name for part in fields(result) if part.name not in {"indices", "believed"})
+            details[name] = {part: getattr(result, part) for part in diagnostics}
         return PerLabelSelection(
             np.concatenate(chosen),
             noisy_votes=dict(zip(names, totals, strict=True)),

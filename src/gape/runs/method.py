@@ -32,10 +32,11 @@ def _default(settings: Settings) -> Method:
     departures = [
         _votes(settings) if settings.votes_per_record != 1 and not estimated else "",
         "votes are estimated from all noisy votes" if estimated else "",
+        "" if estimated else "noisy votes are combined with those of the round before",
         "negative votes are dropped",
         "distances are not truncated at R/3" if settings.separation is None else "",
-        "the threshold gives way",
-        "" if estimated else "part of the seats is filled in proportion to the votes",
+        "as many candidates qualify as are needed",
+        "" if estimated else "beyond the first 50, survivors are chosen in proportion to the votes",
     ]
     *others, last = (departure for departure in departures if departure)
     return Method(

@@ -10,21 +10,30 @@ from gape.runs.generator import generator_kind, writes
 from gape.runs.settings import Settings
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
+from gape.selection.remembering import Remembering
 from gape.selection.subsampling import Subsampling
 
 _FAILURE = 0.05  # the beta of the paper's threshold
 
 
-def make_selector(settings: Settings, plan: Plan) -> Selector:
-    """Return the rule that picks the survivors."""
+def make_selector(settings: Settings, plan: Plan, recorded: str | None = None) -> Selector:
+    """Return the rule that picks the survivors.
+
+    `recorded` is the description of the selector that a run began with. A run that the default of an earlier version
+    began is resumed with that rule.
+    """
     rules: dict[str, Callable[[], Selector]] = {
         "gape": lambda: _gape(settings, plan),
-        "gape-paper": lambda: _paper(settings, plan),
-        "ranking": Ranking,
-        "subsampling": Subsampling,
+        "gape-paper": lambda: _per_label(settings, _paper(settings, plan)),
+        "ranking": lambda: _per_label(settings, Ranking()),
+        "subsampling": lambda: _per_label(settings, Subsampling()),
     }
     rule = rules[settings.selector]()
-    return rule if settings.labels is None else PerLabel(rule, settings.labels)
+    if settings.selector == "gape" and recorded not in {None, repr(rule)}:
+        earlier = Gape.without_memory(plan.sigma, separation=_separation(settings), distinct=keeps_distinct(settings))
+        if recorded == repr(_per_label(settings, earlier)):
+            return _per_label(settings, earlier)
+    return rule
 
 
 def paper_threshold(plan: Plan) -> float:
@@ -63,13 +72,20 @@ def votes_suit_noise(settings: Settings) -> bool:
     return left_open and settings.selector == "gape" and not estimates_votes(settings)
 
 
-def _gape(settings: Settings, plan: Plan) -> Gape:
-    separation = math.inf if settings.separation is None else settings.separation
+def _gape(settings: Settings, plan: Plan) -> Selector:
     if estimates_votes(settings):
-        return Gape.for_corpus(plan.sigma, separation=separation)
-    return Gape.for_model(plan.sigma, separation=separation, distinct=keeps_distinct(settings))
+        return _per_label(settings, Gape.for_corpus(plan.sigma, separation=_separation(settings)))
+    rule = Gape.for_model(plan.samples, separation=_separation(settings), distinct=keeps_distinct(settings))
+    return Remembering(_per_label(settings, rule), plan.sigma)
 
 
 def _paper(settings: Settings, plan: Plan) -> Gape:
-    separation = math.inf if settings.separation is None else settings.separation
-    return Gape.paper(separation, paper_threshold(plan), certify=True)
+    return Gape.paper(_separation(settings), paper_threshold(plan), certify=True)
+
+
+def _per_label(settings: Settings, rule: Selector) -> Selector:
+    return rule if settings.labels is None else PerLabel(rule, settings.labels)
+
+
+def _separation(settings: Settings) -> float:
+    return math.inf if settings.separation is None else settings.separation

@@ -207,7 +207,7 @@ def _run(
 ) -> SyntheticTexts:
     """Run resolved settings to the end, from the current state of the folder."""
     plan = make_plan(settings)
-    selector = make_selector(settings, plan)
+    selector = make_selector(settings, plan, folder.recorded_selector)
     prices = (settings.prompt_price, settings.completion_price)
     tracker = Tracker(plan, prices, report, writes=writes(settings))
     require_votes_may_leave(settings)

@@ -30,7 +30,8 @@ _SMALL = 4096
 _AFFORDABLE = 1_000_000
 
 _SPARE = 2.0  # candidates that qualify, in multiples of those that are asked for: measured, see docs/selection.md
-CENTRES = 0.5  # share of the survivors that is searched for where a model writes
+# Where a generator writes: survivors that are searched for, and candidates that qualify at least.
+CENTRES, QUALIFIED = 50, 200
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,8 @@ def _method(signed: SignedPoints, candidates: int, size: int, memory: float) -> 
 class Gape:
     """GAPE's selector (Algorithm 4): local search over the candidates with more than `threshold` noisy votes.
 
-    Construct it by `Gape.paper`, `Gape.for_model` or `Gape.for_corpus`; the fields make any other mixture.
+    Construct it by `Gape.paper`, `Gape.for_model` (for use in `Remembering`) or `Gape.for_corpus`; the fields make any
+    other mixture.
 
     The paper's threshold keeps noise out, and at practical sizes nearly everything with it. With `spare` it gives way:
     it is lowered, to zero at least, until `spare` times as many candidates as are asked for lie above it. That reads
@@ -163,13 +165,23 @@ class Gape:
         return cls(separation, threshold, certify)
 
     @classmethod
-    def for_model(cls, sigma: float, *, separation: float = math.inf, distinct: bool = False) -> "Gape":
-        """The default where candidates are written or drawn by a generator, for votes with noise of `sigma`.
+    def for_model(cls, samples: int, *, separation: float = math.inf, distinct: bool = False) -> "Gape":
+        """The default where a generator writes `samples` survivors, for votes estimated by `Remembering`.
 
-        A threshold of one sigma that gives way, no negative votes, and half of the survivors searched for. Set
-        `distinct` for texts.
+        The candidates with the most votes qualify, twice as many as survive and at least `QUALIFIED`. Up to `CENTRES`
+        survivors are searched for, so that no group of candidates is lost, and the other seats are filled in
+        proportion to the votes. Set `distinct` for texts.
         """
-        return cls(separation, sigma, spare=_SPARE, signed=False, centres=CENTRES, distinct=distinct)
+        spare, centres = max(_SPARE, QUALIFIED / samples), min(1.0, CENTRES / samples)
+        return cls(separation, math.inf, spare=spare, signed=False, centres=centres, distinct=distinct)
+
+    @classmethod
+    def without_memory(cls, sigma: float, *, separation: float = math.inf, distinct: bool = False) -> "Gape":
+        """The default of earlier versions, for votes with noise of `sigma`: runs that they began are resumed with it.
+
+        A threshold of one sigma that gives way, no negative votes, and half of the survivors searched for.
+        """
+        return cls(separation, sigma, spare=_SPARE, signed=False, centres=0.5, distinct=distinct)
 
     @classmethod
     def for_corpus(cls, sigma: float, *, separation: float = math.inf) -> "Gape":

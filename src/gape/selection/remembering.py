@@ -1,22 +1,24 @@
-"""Believing noisy votes as far as they can be believed, with what the votes of the round before said.
+"""Estimating true votes from noisy ones and from what the votes of the round before said.
 
-A survivor stays a candidate, and its variations resemble it, so the votes of the last round say something about those of
-this round. Let y_i be the noisy votes of candidate i, and x_i the votes that the sample it varies was believed to have.
-Among the candidates of one scale (0 for kept samples) the model is that of Fay and Herriot (1979), with known noise:
+A survivor stays a candidate, and its variations resemble it, so the votes of the last round say something about those
+of this round. Let y_i be the noisy votes of candidate i, and x_i the votes that the sample it varies was believed to
+have. Among the candidates of one scale (0 for kept samples) the model is that of Fay and Herriot (1979), with known
+noise:
 
     y_i = p_i + u_i + e_i,   p_i = mean(y) + b (x_i - mean(x)),   Var u_i = tau^2,   Var e_i = sigma^2 + mean(y),
 
-where the second part of the noise is how much the votes of as many other records would differ (Poisson). The best linear
-estimate of the votes of other records is
+where the second part of the noise is how much the votes of as many other records would differ (Poisson). The best
+linear estimate of the votes of other records is
 
     w_i = p_i + g (y_i - p_i),   g = tau^2 / (tau^2 + sigma^2 + mean(y)).
 
-b >= 0 and tau are estimated from the noisy votes of each scale. Where earlier votes say nothing b is near 0, and without
-noise g is near 1. All of it is post-processing of released votes.
+b >= 0 and tau are estimated from the noisy votes of each scale. If earlier votes say nothing, b is near 0; without
+noise, g is near 1. All of it is post-processing of released votes.
 """
 
 import math
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -47,7 +49,7 @@ class Remembering:
 
         def select(votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
             weights = believed_votes(votes, self.sigma, candidates)
-            selection = inner(weights, points, size, rng)
+            selection = inner(cast(NoisyVotes, weights), points, size, rng)  # rules compare votes, whole or not
             return replace(selection, believed=weights[selection.indices])
 
         return select

@@ -83,7 +83,7 @@ class TextSelector:
             return f"gape-paper(separation={chosen.separation!r})"
         if chosen.selector != "gape":
             return chosen.selector
-        seats = f", centres={CENTRES}" + (", distinct" if keeps_distinct(chosen) else "")
+        seats = f" of remembered votes, centres={CENTRES}" + (", distinct" if keeps_distinct(chosen) else "")
         suffix = " of estimated votes" if estimates_votes(chosen) else seats
         return f"gape(separation={chosen.separation!r}){suffix}"
 

@@ -230,6 +230,11 @@ class SettingsFolder:
         )
 
     @property
+    def recorded_selector(self) -> str | None:
+        """The description of the selector that the run inside began with, once it has begun."""
+        return self._begun.parts["selector"] if self._begun else None
+
+    @property
     def _begun(self) -> Begun | None:
         """What the run recorded when it began; None before that."""
         return read_begun(self.path) if self.layout.is_run else None
