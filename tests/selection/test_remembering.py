@@ -30,7 +30,7 @@ class TestEstimates:
         scales = np.repeat([0.0, 0.5], 40)
         before = rng.gamma(2.0, 10.0, 80)
         votes = np.rint(5 + 0.5 * before + rng.normal(0, 9, 80)).astype(np.int64)
-        believed = believed_votes(votes, 6.0, known(scales, before))
+        believed = believed_votes(votes, 6.0, scales, before)
         for scale in (0.0, 0.5):
             y, x = votes[scales == scale].astype(float), before[scales == scale]
             slope = np.cov(x, y, bias=True)[0, 1] / x.var()
@@ -56,8 +56,8 @@ class TestEstimates:
             before = np.tile(families + rng.normal(0, noise / 2, 100), 8)
             guesses = (
                 votes,
-                believed_votes(votes, noise, known(scales)),
-                believed_votes(votes, noise, known(scales, before)),
+                believed_votes(votes, noise, scales, None),
+                believed_votes(votes, noise, scales, before),
             )
             errors += [np.mean((guess - true) ** 2) for guess in guesses]
         raw, shrunk, remembered = errors
@@ -66,23 +66,23 @@ class TestEstimates:
 
     def test_without_noise_they_are_the_votes(self) -> None:
         votes = np.array([1000, 0, 5000, 20, 300], dtype=np.int64)
-        np.testing.assert_allclose(believed_votes(votes, 0.0, known(np.zeros(5))), votes, rtol=0.1, atol=10)
+        np.testing.assert_allclose(believed_votes(votes, 0.0, np.zeros(5), None), votes, rtol=0.1, atol=10)
 
     def test_noise_alone_is_believed_to_be_the_same_for_all(self) -> None:
         votes = np.rint(np.random.default_rng(2).normal(20, 10, 4000)).astype(np.int64)
-        believed = believed_votes(votes, 10.0, known(np.zeros(4000)))
+        believed = believed_votes(votes, 10.0, np.zeros(4000), None)
         assert believed.std() < 3
 
     def test_earlier_votes_that_say_the_opposite_do_not_count(self) -> None:
         before = np.arange(50.0)
         votes = np.rint(100 - 2 * before).astype(np.int64)
         np.testing.assert_array_equal(
-            believed_votes(votes, 3.0, known(np.zeros(50), before)), believed_votes(votes, 3.0, known(np.zeros(50)))
+            believed_votes(votes, 3.0, np.zeros(50), before), believed_votes(votes, 3.0, np.zeros(50), None)
         )
 
     def test_they_are_never_negative(self) -> None:
         votes = np.array([-900, 5, 900], dtype=np.int64)
-        assert (believed_votes(votes, 1.0, known(np.zeros(3))) >= 0).all()
+        assert (believed_votes(votes, 1.0, np.zeros(3), None) >= 0).all()
 
     @pytest.mark.parametrize("sigma", [-1.0, math.nan, math.inf])
     def test_a_noise_that_is_none_is_refused(self, sigma: float) -> None:
@@ -91,13 +91,19 @@ class TestEstimates:
 
 
 class TestRule:
+    def test_a_rule_that_looks_at_texts_can_be_asked_without_them(self) -> None:
+        rng = np.random.default_rng(4)
+        points = rng.normal(size=(300, 2)).astype(np.float32)
+        rule = Remembering(Gape.for_model(5, distinct=True), 2.0)  # as when kernels are compiled beforehand
+        assert len(rule(rng.integers(-3, 30, 300), points, 3, rng).indices) == 3
+
     def test_what_is_believed_of_the_survivors_is_returned(self) -> None:
         rng = np.random.default_rng(3)
         votes = rng.integers(0, 200, 40)
         points = rng.normal(size=(40, 3)).astype(np.float32)
         candidates = known(np.repeat([0.0, 0.5], 20), np.tile(rng.gamma(2.0, 30.0, 20), 2))
         chosen = Remembering(Ranking(), 4.0).among(candidates)(votes, points, 7, rng)
-        believed = believed_votes(votes, 4.0, candidates)
+        believed = believed_votes(votes, 4.0, candidates.scales, candidates.before)
         np.testing.assert_array_equal(chosen.indices, np.argsort(-believed, kind="stable")[:7])
         np.testing.assert_array_equal(chosen.believed, believed[chosen.indices])
 
@@ -132,5 +138,5 @@ class TestRule:
             votes, points, 2, np.random.default_rng(0)
         )
         assert sorted(chosen.indices.tolist()) == [0, 1]
-        believed = believed_votes(votes, 2.0, candidates)
+        believed = believed_votes(votes, 2.0, candidates.scales, candidates.before)
         np.testing.assert_array_equal(chosen.believed, believed[chosen.indices])

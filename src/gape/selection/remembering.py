@@ -18,6 +18,7 @@ noise, g is near 1. All of it is post-processing of released votes.
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -46,28 +47,39 @@ class Remembering:
     def among(self, candidates: Candidates) -> Selector:
         """Return the rule for these candidates."""
         inner = self.selector.among(candidates) if isinstance(self.selector, InformedSelector) else self.selector
-
-        def select(votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
-            weights = believed_votes(votes, self.sigma, candidates)
-            selection = inner(cast(NoisyVotes, weights), points, size, rng)  # rules compare votes, whole or not
-            return replace(selection, believed=weights[selection.indices])
-
-        return select
+        return partial(self._select, inner, candidates.scales, candidates.before)
 
     def __call__(self, votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
         """Select as in a first round, where nothing is known of the candidates."""
-        return self.among(Candidates(points, np.zeros(len(votes))))(votes, points, size, rng)
+        return self._select(self.selector, np.zeros(len(votes)), None, votes, points, size, rng)
+
+    def _select(
+        self,
+        inner: Selector,
+        scales: Floats,
+        before: Floats | None,
+        votes: NoisyVotes,
+        points: Points,
+        size: int,
+        rng: np.random.Generator,
+    ) -> Selection:
+        weights = believed_votes(votes, self.sigma, scales, before)
+        selection = inner(cast(NoisyVotes, weights), points, size, rng)  # rules compare votes, whole or not
+        return replace(selection, believed=weights[selection.indices])
 
 
-def believed_votes(votes: NoisyVotes | Floats, sigma: float, candidates: Candidates) -> Floats:
-    """Estimate the votes of each candidate, (v,), at least 0, as in this module's docstring."""
-    noisy = np.asarray(votes, dtype=np.float64)
-    if candidates.before is None:
+def believed_votes(votes: NoisyVotes, sigma: float, scales: Floats, before: Floats | None) -> Floats:
+    """Estimate the votes of each candidate, (v,), at least 0, as in this module's docstring.
+
+    `before` has x_i, (v,), the votes that the sample it varies was believed to have; None in the first round.
+    """
+    noisy = votes.astype(np.float64)
+    if before is None:
         return _estimate(noisy, np.zeros(len(noisy)), sigma)
     believed = np.empty(len(noisy))
-    for scale in np.unique(candidates.scales):
-        own = candidates.scales == scale
-        believed[own] = _estimate(noisy[own], candidates.before[own], sigma)
+    for scale in np.unique(scales):
+        own = scales == scale
+        believed[own] = _estimate(noisy[own], before[own], sigma)
     return believed
 
 
