@@ -1,0 +1,44 @@
+"""The README of experiments/frontier says what its stored runs say."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from experiments.frontier import tables
+from experiments.frontier.rules import balanced
+
+README = Path(tables.__file__).with_name("README.md").read_text(encoding="utf-8")
+
+
+def test_the_tables_are_those_of_the_stored_runs() -> None:
+    for table in tables.tables():
+        assert "\n".join(table) in README
+
+
+def test_w1_is_nowhere_worse_than_before_beyond_the_interval() -> None:
+    for dataset in ("reddit", "pubmed"):
+        chosen = {
+            (run.epsilon, run.seed): run.figures
+            for run in tables.read(tables.RESULTS / dataset)
+            if run.method == "chosen"
+        }
+        before = {
+            (run.epsilon, run.seed): run.figures
+            for run in tables.read(tables.BEFORE / dataset)
+            if run.method == "before"
+        }
+        for epsilon in (1.0, 4.0):
+            seeds = range(3)
+            worse = tables.SeedMean(tuple(chosen[epsilon, seed]["W1"] - before[epsilon, seed]["W1"] for seed in seeds))
+            assert worse.mean <= worse.reach
+            gain = np.mean([chosen[epsilon, seed]["recall"] - before[epsilon, seed]["recall"] for seed in seeds])
+            assert gain > 0.02
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_balanced_moves_a_sample_to_a_cluster_that_has_none(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    points = np.concatenate([rng.normal(0, 0.1, (20, 2)), rng.normal(0, 0.1, (20, 2)) + 10])
+    costs = np.linalg.norm(points[:, None] - points, axis=2).astype(np.float32)
+    chosen = balanced(costs, np.ones(40), np.arange(4))  # all of one cluster
+    assert sorted((chosen >= 20).tolist()) == [False, False, True, True]
