@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.common import over_seeds, write_rows
 
-from gape.core.protocols import Selector
+from gape.core.protocols import Candidates, InformedSelector, Selection, Selector
+from gape.core.types import NoisyVotes, Points
 from gape.evaluation.compare import SeedMean
 from gape.evolution.plan import Plan
 from gape.metrics import recall, sinkhorn1
@@ -32,6 +33,7 @@ from gape.modalities.rows.generator import RowGenerator
 from gape.runs.advice import usual_delta, votes_against
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
+from gape.selection.remembering import Remembering
 from gape.voting.several import several_nearest
 
 MEASURES = ("recall", "W1", "columns", "pairs")
@@ -47,10 +49,12 @@ class Way:
     rounds: int = 20
     ranking: bool = False  # in place of GAPE's selection
     votes: int | None = None  # for each record; by default as many as suit the noise
+    remembers: bool = True  # what earlier votes said of rows
 
 
 WAYS = {
     "default": Way(),
+    "without memory": Way(remembers=False),
     "none crossed": Way(crossed=0.0),
     "half crossed": Way(crossed=0.5),
     "10 rounds": Way(rounds=10),
@@ -84,7 +88,7 @@ def scored(task: Task) -> tuple[float, ...]:
     scales = Rows.scales
     evenly = Plan(task.epsilon, usual_delta(len(voters)), task.way.rounds, task.samples).sigma
     rng, noise = (np.random.default_rng([task.seed, *name]) for name in (b"vary", b"noise"))
-    chosen = generator.random(task.samples, rng)
+    chosen, believed = generator.random(task.samples, rng), None
     for _ in range(task.way.rounds):
         many = np.repeat(chosen, len(scales))
         candidates = np.concatenate([chosen, generator.vary(many, np.tile(scales, len(chosen)), rng)])
@@ -93,12 +97,39 @@ def scored(task: Task) -> tuple[float, ...]:
         sigma = evenly * math.sqrt(votes)
         counts = np.bincount(several_nearest(private, points, votes).ravel(), minlength=len(candidates))
         noisy = counts + np.rint(sigma * noise.normal(size=len(counts))).astype(np.int64)
-        select: Selector = Ranking() if task.way.ranking else Gape.without_memory(sigma)
-        chosen = candidates[select(noisy, points, task.samples, rng).indices]
+        parents = np.concatenate([np.arange(len(chosen)), np.repeat(np.arange(len(chosen)), len(scales))])
+        known = Candidates(
+            candidates,
+            np.concatenate([np.zeros(len(chosen)), np.tile(scales, len(chosen))]),
+            None if believed is None else believed[parents],
+        )
+        selection = _rule(task, sigma).among(known)(noisy, points, task.samples, rng)
+        chosen, believed = candidates[selection.indices], selection.believed
     real, made = embedder.embed(held_out[:SCORED]), embedder.embed(chosen)
     bins = [schema.bins(schema.codes(each)) for each in (held_out, chosen)]
     apart = column_distances(*bins).mean(), pair_distance(*bins)
     return recall(real, made), sinkhorn1(real, made).value, *map(float, apart)
+
+
+def _rule(task: Task, sigma: float) -> InformedSelector:
+    if task.way.ranking:
+        return _Plain(Ranking())
+    if task.way.remembers:
+        return Remembering(Gape.for_model(task.samples), sigma)
+    return _Plain(Gape.without_memory(sigma))
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """A rule that looks at votes and points alone."""
+
+    rule: Selector
+
+    def among(self, candidates: Candidates) -> Selector:  # noqa: ARG002  (it does not look at them)
+        return self.rule
+
+    def __call__(self, votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
+        return self.rule(votes, points, size, rng)
 
 
 def run(

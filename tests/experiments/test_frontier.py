@@ -7,6 +7,8 @@ import pytest
 from experiments.frontier import tables
 from experiments.frontier.rules import balanced
 
+from gape.evaluation.compare import SeedMean
+
 README = Path(tables.__file__).with_name("README.md").read_text(encoding="utf-8")
 
 
@@ -29,7 +31,7 @@ def test_w1_is_nowhere_worse_than_before_beyond_the_interval() -> None:
         }
         for epsilon in (1.0, 4.0):
             seeds = range(3)
-            worse = tables.SeedMean(tuple(chosen[epsilon, seed]["W1"] - before[epsilon, seed]["W1"] for seed in seeds))
+            worse = SeedMean(tuple(chosen[epsilon, seed]["W1"] - before[epsilon, seed]["W1"] for seed in seeds))
             assert worse.mean <= worse.reach
             gain = np.mean([chosen[epsilon, seed]["recall"] - before[epsilon, seed]["recall"] for seed in seeds])
             assert gain > 0.02

@@ -65,8 +65,13 @@ class TestEstimates:
         assert remembered < share * raw
 
     def test_without_noise_they_are_the_votes(self) -> None:
-        votes = np.array([1000, 0, 5000, 20, 300], dtype=np.int64)
-        np.testing.assert_allclose(believed_votes(votes, 0.0, np.zeros(5), None), votes, rtol=0.1, atol=10)
+        votes = np.tile(np.array([1000, 0, 5000, 20, 300], dtype=np.int64), 10)
+        np.testing.assert_allclose(believed_votes(votes, 0.0, np.zeros(50), None), votes, rtol=0.1, atol=10)
+
+    def test_few_candidates_are_believed_as_they_are(self) -> None:
+        votes = np.array([5, -2, 9] * 13, dtype=np.int64)
+        scales = np.repeat([0.0, 0.5], [19, 20])
+        np.testing.assert_array_equal(believed_votes(votes, 4.0, scales, np.ones(39)), np.maximum(votes, 0))
 
     def test_noise_alone_is_believed_to_be_the_same_for_all(self) -> None:
         votes = np.rint(np.random.default_rng(2).normal(20, 10, 4000)).astype(np.int64)
@@ -81,8 +86,8 @@ class TestEstimates:
         )
 
     def test_they_are_never_negative(self) -> None:
-        votes = np.array([-900, 5, 900], dtype=np.int64)
-        assert (believed_votes(votes, 1.0, np.zeros(3), None) >= 0).all()
+        votes = np.array([-900, 5, 900] * 10, dtype=np.int64)
+        assert (believed_votes(votes, 1.0, np.zeros(30), None) >= 0).all()
 
     @pytest.mark.parametrize("sigma", [-1.0, math.nan, math.inf])
     def test_a_noise_that_is_none_is_refused(self, sigma: float) -> None:

@@ -13,7 +13,8 @@ linear estimate of the votes of other records is
     w_i = p_i + g (y_i - p_i),   g = tau^2 / (tau^2 + sigma^2 + mean(y)).
 
 b >= 0 and tau are estimated from the noisy votes of each scale. If earlier votes say nothing, b is near 0; without
-noise, g is near 1. All of it is post-processing of released votes.
+noise, g is near 1. Where a scale has too few candidates to estimate them, votes are taken as they are. All of it is
+post-processing of released votes.
 """
 
 import math
@@ -26,6 +27,8 @@ import numpy as np
 from gape.core.errors import InputError
 from gape.core.protocols import Candidates, InformedSelector, Selection, Selector
 from gape.core.types import Floats, NoisyVotes, Points
+
+_FEWEST = 20  # candidates of a scale by which b and tau can be estimated
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,12 @@ def believed_votes(votes: NoisyVotes, sigma: float, scales: Floats, before: Floa
     """
     noisy = votes.astype(np.float64)
     if before is None:
-        return _estimate(noisy, np.zeros(len(noisy)), sigma)
+        scales, before = np.zeros(len(noisy)), np.zeros(len(noisy))
+    kinds, sizes = np.unique(scales, return_counts=True)
+    if sizes.min(initial=len(noisy)) < _FEWEST:
+        return np.maximum(noisy, 0.0)
     believed = np.empty(len(noisy))
-    for scale in np.unique(scales):
+    for scale in kinds:
         own = scales == scale
         believed[own] = _estimate(noisy[own], before[own], sigma)
     return believed
