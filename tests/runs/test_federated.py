@@ -117,7 +117,7 @@ def test_a_ledger_with_a_smaller_delta_is_refused(channel: InMemory, tmp_path: P
 def test_there_are_no_exact_counts(channel: InMemory, tmp_path: Path) -> None:
     electorate = FederatedElectorate(TERMS, channel)
     candidates = records(1)[0]
-    with pytest.raises(PrivacyError, match="exist nowhere"):
+    with pytest.raises(PrivacyError, match="do not exist, because devices add noise"):
         electorate.count(candidates, 1)
     with pytest.raises(PrivacyError, match="the devices add noise for"):
         electorate.noisy_count(candidates, 1, 0.0)

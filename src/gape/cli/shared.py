@@ -14,6 +14,7 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from gape._support.tracebacks import error_location
 from gape.core.errors import DeviceError, GapeError, ServiceError, SpendingError
 from gape.runs.folder.layout import Layout
 
@@ -74,7 +75,8 @@ def errors_in_one_line() -> Iterator[None]:
         raise
     except Exception as error:  # noqa: BLE001  (the last resort)
         # The message may quote private text, and so may a traceback.
-        fail(f"internal error: {type(error).__name__} in {_location(error)}; please report it with the command you ran")
+        what = f"{type(error).__name__} in {error_location(error)}"
+        fail(f"internal error: {what}; please report it with the command you ran")
 
 
 def fail(message: str) -> None:
@@ -116,10 +118,3 @@ def duration_in_words(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.2g} {unit}"
     return f"{max(1, math.ceil(seconds))} s"
-
-
-def _location(error: Exception) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{Path(trace.tb_frame.f_code.co_filename).name} line {trace.tb_lineno}" if trace else "an unknown file"

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
 from queue import Queue
 from typing import Any, cast
 
 from threadpoolctl import threadpool_limits
 
 from gape._support.parallel import use_at_most
+from gape._support.tracebacks import error_location
 from gape.core.errors import GapeError, RunError
 from gape.core.protocols import Embedder
 from gape.core.types import Points
@@ -306,7 +306,8 @@ def _work(parent: Connection, points: SharedPoints) -> None:
         except (EOFError, ConnectionError):
             raise
         except Exception as error:  # noqa: BLE001  (its message may quote private text, so only its type is reported)
-            parent.send(("failed", RuntimeError(f"a worker failed with {type(error).__name__} in {_location(error)}")))
+            message = f"a worker failed with {type(error).__name__} in {error_location(error)}"
+            parent.send(("failed", RuntimeError(message)))
 
 
 def _end_with_parent() -> None:
@@ -319,10 +320,3 @@ def _end_with_parent() -> None:
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _location(error: Exception) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{Path(trace.tb_frame.f_code.co_filename).name} line {trace.tb_lineno}" if trace else "an unknown file"
