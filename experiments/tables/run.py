@@ -49,12 +49,12 @@ class Way:
     rounds: int = 20
     ranking: bool = False  # in place of GAPE's selection
     votes: int | None = None  # for each record; by default as many as suit the noise
-    remembers: bool = True  # what earlier votes said of rows
+    remembers: bool = False  # what earlier votes said of rows, as text runs do
 
 
 WAYS = {
     "default": Way(),
-    "without memory": Way(remembers=False),
+    "with memory": Way(remembers=True),
     "none crossed": Way(crossed=0.0),
     "half crossed": Way(crossed=0.5),
     "10 rounds": Way(rounds=10),
@@ -116,7 +116,7 @@ def _rule(task: Task, sigma: float) -> InformedSelector:
         return _Plain(Ranking())
     if task.way.remembers:
         return Remembering(Gape.for_model(task.samples), sigma)
-    return _Plain(Gape.without_memory(sigma))
+    return _Plain(Gape.without_memory(sigma, task.samples))
 
 
 @dataclass(frozen=True)

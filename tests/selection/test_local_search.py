@@ -270,6 +270,10 @@ class TestResult:
             (Gape.for_model(200), "inf, threshold=inf|2.0, signed=False, noise=None, centres=0.25, distinct=False"),
             (Gape.for_model(10), "inf, threshold=inf|20.0, signed=False, noise=None, centres=1.0, distinct=False"),
             (Gape.without_memory(1.5), "inf, threshold=1.5|2.0, signed=False, noise=None, centres=0.5, distinct=False"),
+            (
+                Gape.without_memory(1.5, 80),
+                "inf, threshold=1.5|2.5, signed=False, noise=None, centres=0.625, distinct=False",
+            ),
             (Gape.for_corpus(1.5), "inf, threshold=inf|2.0, signed=False, noise=1.5, centres=1.0, distinct=False"),
         ],
     )

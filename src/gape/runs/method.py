@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gape.runs.selector import estimates_votes
+from gape.runs.selector import estimates_votes, remembers_votes
 from gape.runs.settings import Settings
 
 _DEPARTS = "no theorem of the paper covers it"
@@ -28,15 +28,16 @@ def method_in_words(settings: Settings) -> Method:
 
 
 def _default(settings: Settings) -> Method:
-    estimated = estimates_votes(settings)
+    estimated, remembered = estimates_votes(settings), remembers_votes(settings)
+    first = "the first 50" if remembered else "the first half"
     departures = [
         _votes(settings) if settings.votes_per_record != 1 and not estimated else "",
         "votes are estimated from all noisy votes" if estimated else "",
-        "" if estimated else "noisy votes are combined with those of the round before",
+        "noisy votes are combined with those of the round before" if remembered else "",
         "negative votes are dropped",
         "distances are not truncated at R/3" if settings.separation is None else "",
         "as many candidates qualify as are needed",
-        "" if estimated else "beyond the first 50, survivors are chosen in proportion to the votes",
+        "" if estimated else f"beyond {first}, survivors are chosen in proportion to the votes",
     ]
     *others, last = (departure for departure in departures if departure)
     return Method(

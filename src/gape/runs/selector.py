@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from gape.core.protocols import Selector
 from gape.evolution.plan import Plan
@@ -59,6 +60,14 @@ def keeps_distinct(settings: Settings) -> bool:
     return by_default and settings.records.has_words and writes(settings)
 
 
+def remembers_votes(settings: Settings) -> bool:
+    """Whether noisy votes are combined with those of the round before: by default, for texts that a model writes.
+
+    Among rows of a table it made the result worse (experiments/tables).
+    """
+    return settings.selector == "gape" and settings.records.has_words and writes(settings)
+
+
 def varies_start(settings: Settings) -> bool:
     """Whether the first round votes on variations of the start instead of a wide start as it is."""
     if settings.vary_start is not None:
@@ -75,8 +84,10 @@ def votes_suit_noise(settings: Settings) -> bool:
 def _gape(settings: Settings, plan: Plan) -> Selector:
     if estimates_votes(settings):
         return _per_label(settings, Gape.for_corpus(plan.sigma, separation=_separation(settings)))
-    rule = Gape.for_model(plan.samples, separation=_separation(settings), distinct=keeps_distinct(settings))
-    return Remembering(_per_label(settings, rule), plan.sigma)
+    chosen: dict[str, Any] = {"separation": _separation(settings), "distinct": keeps_distinct(settings)}
+    if not remembers_votes(settings):
+        return _per_label(settings, Gape.without_memory(plan.sigma, plan.samples, **chosen))
+    return Remembering(_per_label(settings, Gape.for_model(plan.samples, **chosen)), plan.sigma)
 
 
 def _paper(settings: Settings, plan: Plan) -> Gape:

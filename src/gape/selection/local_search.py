@@ -30,6 +30,7 @@ _SMALL = 4096
 _AFFORDABLE = 1_000_000
 
 _SPARE = 2.0  # candidates that qualify, in multiples of those that are asked for: measured, see docs/selection.md
+_HALF = 0.5  # share of the survivors that is searched for if votes are not remembered
 # Where a generator writes: survivors that are searched for, and candidates that qualify at least.
 CENTRES, QUALIFIED = 50, 200
 
@@ -166,7 +167,7 @@ class Gape:
 
     @classmethod
     def for_model(cls, samples: int, *, separation: float = math.inf, distinct: bool = False) -> "Gape":
-        """The default where a generator writes `samples` survivors, for votes estimated by `Remembering`.
+        """The default where a model writes `samples` texts, for votes estimated by `Remembering`.
 
         The candidates with the most votes qualify, twice as many as survive and at least `QUALIFIED`. Up to `CENTRES`
         survivors are searched for, so that no group of candidates is lost, and the other seats are filled in
@@ -176,12 +177,18 @@ class Gape:
         return cls(separation, math.inf, spare=spare, signed=False, centres=centres, distinct=distinct)
 
     @classmethod
-    def without_memory(cls, sigma: float, *, separation: float = math.inf, distinct: bool = False) -> "Gape":
-        """The default of earlier versions, for votes with noise of `sigma`: runs that they began are resumed with it.
+    def without_memory(
+        cls, sigma: float, samples: int | None = None, *, separation: float = math.inf, distinct: bool = False
+    ) -> "Gape":
+        """The default where a generator makes `samples` survivors that are not texts, for votes with noise of `sigma`.
 
-        A threshold of one sigma that gives way, no negative votes, and half of the survivors searched for.
+        A threshold of one sigma that gives way, no negative votes, and half of the survivors searched for, at least
+        `CENTRES`, among at least `QUALIFIED` candidates. Without `samples` there is no such minimum: that was the
+        default of earlier versions, and runs that they began are resumed with it.
         """
-        return cls(separation, sigma, spare=_SPARE, signed=False, centres=0.5, distinct=distinct)
+        least, share = (0.0, 0.0) if samples is None else (QUALIFIED / samples, CENTRES / samples)
+        spare, centres = max(_SPARE, least), min(1.0, max(_HALF, share))
+        return cls(separation, sigma, spare=spare, signed=False, centres=centres, distinct=distinct)
 
     @classmethod
     def for_corpus(cls, sigma: float, *, separation: float = math.inf) -> "Gape":

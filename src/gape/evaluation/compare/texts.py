@@ -38,7 +38,7 @@ from gape.runs.generator import (
     writes,
 )
 from gape.runs.resolve import make_plan, resolved
-from gape.runs.selector import estimates_votes, keeps_distinct, make_selector, votes_suit_noise
+from gape.runs.selector import estimates_votes, keeps_distinct, make_selector, remembers_votes, votes_suit_noise
 from gape.runs.settings import CHOICES, OPERATIONAL, PRESETS, Settings
 from gape.selection.local_search import CENTRES
 
@@ -83,9 +83,9 @@ class TextSelector:
             return f"gape-paper(separation={chosen.separation!r})"
         if chosen.selector != "gape":
             return chosen.selector
-        seats = f" of remembered votes, centres={CENTRES}" + (", distinct" if keeps_distinct(chosen) else "")
-        suffix = " of estimated votes" if estimates_votes(chosen) else seats
-        return f"gape(separation={chosen.separation!r}){suffix}"
+        votes = "remembered" if remembers_votes(chosen) else "estimated" if estimates_votes(chosen) else "noisy"
+        distinct = ", distinct" if keeps_distinct(chosen) else ""
+        return f"gape(separation={chosen.separation!r}) of {votes} votes, at least {CENTRES} centres{distinct}"
 
 
 @dataclass(frozen=True)
