@@ -35,6 +35,11 @@ class RowEmbedder:
         ]
         return np.concatenate(parts)
 
+    @property
+    def widths(self) -> dict[str, int]:
+        """The number of dimensions of each column, in their order."""
+        return {name: _block(column, np.zeros(1)).shape[1] for name, column in self.schema.columns.items()}
+
     def _embed_block(self, samples: Samples) -> Points:
         codes = self.schema.codes(samples)
         weights = [self.schema.weights.get(name, 1.0) for name in self.schema.columns]
