@@ -17,6 +17,7 @@ from gape.core.errors import InputError
 from gape.core.types import Floats, Indices
 
 MOST_CHOICES = 1_000  # each choice is a dimension of the embedding
+FILL_IN = "fill in from public knowledge"  # marks what a drafted schema lacks
 HEAVIEST = 1_000  # largest weight of a column
 COMMON = ("missing", "weight")  # keys that every kind of column has
 BINS = 20  # per range of a number, to compare distributions

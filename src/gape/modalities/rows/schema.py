@@ -38,7 +38,7 @@ import numpy as np
 from gape._support.values import brief, toml_file
 from gape.core.errors import InputError
 from gape.core.types import Floats, Indices, Samples, as_samples
-from gape.modalities.rows.columns import MOST_CHOICES, Choices, Column, Dates, Numbers, column_of, weight_of
+from gape.modalities.rows.columns import FILL_IN, MOST_CHOICES, Choices, Column, Dates, Numbers, column_of, weight_of
 from gape.modalities.tables import missing
 
 __all__ = ["MOST_CHOICES", "Choices", "Column", "Dates", "Numbers", "Schema"]
@@ -74,6 +74,8 @@ class Schema:
         columns, weights = {}, {}
         for name, table in tables.items():
             where = f"column {brief(name)} of {path}"
+            if "text" in table:
+                raise InputError(f"{where} holds texts; use the modality mixed")
             columns[name], weights[name] = column_of(table, where), weight_of(table, where)
         return cls(columns, {name: weight for name, weight in weights.items() if weight != 1})
 
@@ -144,4 +146,10 @@ def column_tables(path: str | Path) -> dict[str, dict[str, Any]]:
             raise InputError(
                 f"column {brief(name)} of {path} must be a table with choices, or least and most, got {brief(table)}"
             )
+        for key, value in table.items():
+            if value in (FILL_IN, [FILL_IN]):
+                raise InputError(
+                    f"{key} of column {brief(name)} of {path} is still to be filled in; write it from public "
+                    "knowledge, not from the data"
+                )
     return tables
