@@ -45,6 +45,7 @@ COMMANDS = (
     CommandEntry("plan", _SYNTHESIS, "text", "plan"),
     CommandEntry("run", _SYNTHESIS, "text", "run"),
     CommandEntry("resume", _SYNTHESIS, "text", "resume"),
+    CommandEntry("schema", _SYNTHESIS, "schema", "schema"),
     CommandEntry("embed", _SYNTHESIS, "embed", "embed"),
     CommandEntry("status", _SYNTHESIS, "runs", "status"),
     CommandEntry("report", _SYNTHESIS, "report", "report"),

@@ -1,6 +1,6 @@
 """Asking a language model for texts: deterministic requests, answers read by rules, and retries."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -74,17 +74,29 @@ def draw(
 ) -> Samples:
     """Draw `count` random texts (the paper's RandomAPI). With `distinct`, no two are near copies if possible.
 
-    If no answer is usable, another prompt is drawn, up to `REDRAWS` times. After that, near copies are accepted, and
-    texts that are still missing are replaced by repeating others. Raises ServiceError if less than `LEAST_SHARE` of
-    the prompts was answered.
+    Texts that are still missing after all tries of `draw_each` are replaced by repeating others.
+    """
+    texts = draw_each(
+        model, lambda _: random_draft(prompts, temperature, rng, opened=opened), count, prompts.name, distinct=distinct
+    )
+    usable = [text for text in texts if text is not None]
+    return as_samples([usable[int(rng.integers(len(usable)))] if text is None else text for text in texts])
+
+
+def draw_each(
+    model: LanguageModel, draft: Callable[[int], Draft], count: int, prompts: str, *, distinct: bool = True
+) -> list[str | None]:
+    """Draw one random text for each index below `count`; None where the model did not deliver.
+
+    If no answer is usable, `draft` is called again, up to `REDRAWS` times. After that, near copies are accepted. Raises
+    ServiceError, with the name of the prompts, if less than `LEAST_SHARE` of them was answered.
     """
     texts: list[str | None] = [None] * count
     near_copies: dict[int, str] = {}
     missing = list(range(count))
     seen = Distinct()
     for _ in range(1 + REDRAWS):
-        drafts = [random_draft(prompts, temperature, rng, opened=opened) for _ in missing]
-        for index, text in zip(missing, ask(model, drafts), strict=True):
+        for index, text in zip(missing, ask(model, [draft(index) for index in missing]), strict=True):
             if text is not None and (not distinct or seen.take(text)):
                 texts[index] = text
             elif text is not None:
@@ -95,13 +107,13 @@ def draw(
             break
     for index in missing:
         texts[index] = near_copies.get(index)
-    usable = [text for text in texts if text is not None]
-    if len(usable) < LEAST_SHARE * count:
+    usable = sum(text is not None for text in texts)
+    if usable < LEAST_SHARE * count:
         raise ServiceError(
-            f"{model.name} gave usable answers to {len(usable)} of {count} prompts, which is less than "
-            f"{LEAST_SHARE:.0%}; try the prompts {prompts.name!r} with it by hand, or use another model"
+            f"{model.name} gave usable answers to {usable} of {count} prompts, which is less than "
+            f"{LEAST_SHARE:.0%}; try the prompts {prompts!r} with it by hand, or use another model"
         )
-    return as_samples([usable[int(rng.integers(len(usable)))] if text is None else text for text in texts])
+    return texts
 
 
 def random_draft(prompts: Prompts, temperature: float, rng: np.random.Generator, *, opened: bool) -> Draft:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gape.core.errors import InputError
 from gape.core.types import Floats, Samples, as_samples
-from gape.generators.asking import SHORTEST, ask, draw, new_seed, read_answer, tokens_for
+from gape.generators.asking import SHORTEST, ask, draw, new_seed, random_draft, read_answer, tokens_for
 from gape.generators.prompts import Prompts
 from gape.generators.reading import Draft
 from gape.language.request import Completion, LanguageModel, Request
@@ -44,15 +44,37 @@ class PromptedText:
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Rephrase each sample with its scale as temperature, or mask words with that probability and fill them in."""
+        self.check(scales)
+        drafts = [self.varied(str(sample), float(scale), rng) for sample, scale in zip(samples, scales, strict=True)]
+        answers = ask(self.model, drafts)
+        return as_samples([sample if text is None else text for sample, text in zip(samples, answers, strict=True)])
+
+    def check(self, scales: Floats) -> None:
+        """Refuse scales that do not suit the kind of variation."""
         for scale in np.unique(scales):
             if not scale > 0 or (self.by == "fill" and scale > 1):
                 rule = "a share of words in (0, 1]" if self.by == "fill" else "a temperature above 0"
                 raise InputError(f"scale must be {rule} for {self.by!r}, got {scale}; change the scales")
-        drafts = [self._draft(str(sample), float(scale), rng) for sample, scale in zip(samples, scales, strict=True)]
-        answers = ask(self.model, drafts)
-        return as_samples([sample if text is None else text for sample, text in zip(samples, answers, strict=True)])
 
-    def _draft(self, sample: str, scale: float, rng: np.random.Generator) -> Draft:
+    def new(self, rng: np.random.Generator) -> Draft:
+        """Ask for a random text."""
+        return random_draft(self.prompts, self.temperature, rng, opened=False)
+
+    def alike(self, sample: str, rng: np.random.Generator) -> Draft:
+        """Ask for another text like the sample."""
+        words = max(len(sample.split()), self.prompts.words)
+        request = Request(
+            prompt=self.prompts.alike_prompt(sample, rng),
+            max_tokens=tokens_for(_ROOM * words + 8),
+            temperature=self.temperature,
+            seed=new_seed(rng),
+        )
+        return Draft(
+            request, partial(read_variation, self.prompts, sample, request, max(1, words // (2 * SHORTEST)), None)
+        )
+
+    def varied(self, sample: str, scale: float, rng: np.random.Generator) -> Draft:
+        """Ask for a variation of the sample."""
         if self.by == "rephrase":
             prompt, temperature = self.prompts.rephrase_prompt(sample, rng), scale
         else:

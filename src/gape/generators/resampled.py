@@ -85,21 +85,30 @@ class ResampledText:
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Rewrite a share of each sample's words, given by its scale."""
-        for scale in np.unique(scales):
-            if not 0 < scale <= 1:
-                raise InputError(f"scale must be a share of words in (0, 1], got {scale}; 1 writes a new random text")
+        self.check(scales)
         drafts = [
-            random_draft(self.prompts, self.temperature, rng, opened=True)
-            if scale == 1
-            else self._draft(collapse(str(sample)), float(scale), rng)
+            self.new(rng) if scale == 1 else self.varied(str(sample), float(scale), rng)
             for sample, scale in zip(samples, scales, strict=True)
         ]
         answers = ask(self.model, drafts)
         return as_samples([sample if text is None else text for sample, text in zip(samples, answers, strict=True)])
 
-    def _draft(self, sample: str, scale: float, rng: np.random.Generator) -> Draft:
+    @staticmethod
+    def check(scales: Floats) -> None:
+        """Refuse scales that are not shares of words."""
+        for scale in np.unique(scales):
+            if not 0 < scale <= 1:
+                raise InputError(f"scale must be a share of words in (0, 1], got {scale}; 1 writes a new random text")
+
+    def new(self, rng: np.random.Generator) -> Draft:
+        """Ask for a random text."""
+        return random_draft(self.prompts, self.temperature, rng, opened=True)
+
+    def varied(self, sample: str, scale: float, rng: np.random.Generator) -> Draft:
+        """Ask for a variation of the sample at a scale below 1."""
+        sample = collapse(sample)
         if scale >= self.whole_from:
-            return self._alike(sample, rng)
+            return self.alike(sample, rng)
         words, parts = sample.split(), sentences(sample)
         spans = self.spans if scale <= _WIDEST_SPAN else 0.0
         where = rng.random() * (1 - self.spans + spans)
@@ -122,7 +131,7 @@ class ResampledText:
         request = self._request(prompt, opening, wanted, rng)
         return Draft(request, partial(join, self.prompts, sample, request, tail, wanted))
 
-    def _alike(self, sample: str, rng: np.random.Generator) -> Draft:
+    def alike(self, sample: str, rng: np.random.Generator) -> Draft:
         """Ask for another text like the sample."""
         wanted = max(self.prompts.words, len(sample.split()))
         prompt, opening = self.prompts.alike_prompt(sample, rng), self.prompts.opening(rng)

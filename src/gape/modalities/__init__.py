@@ -5,6 +5,7 @@ their type, and columns, which are metadata, by their names. Reading executes no
 """
 
 from gape.modalities.base import Columns, Modality, contents_of, keys
+from gape.modalities.mixed import Mixed
 from gape.modalities.records import Records
 from gape.modalities.registry import is_part, kind_named, modality, modality_of, register, usual_modality
 from gape.modalities.rows import Rows, Schema, load_rows
@@ -13,6 +14,7 @@ from gape.modalities.vectors import Vectors
 
 __all__ = [
     "Columns",
+    "Mixed",
     "Modality",
     "Records",
     "Rows",

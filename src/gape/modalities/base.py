@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,13 @@ import pyarrow as pa
 from gape.core.errors import InputError
 from gape.core.protocols import Embedder, Generator
 from gape.core.types import Points, Samples
+from gape.generators.prompted import PromptedText
+from gape.generators.resampled import ResampledText
 from gape.metrics.measure import Measure, Scoring
 from gape.modalities.arrow import samples_from_arrow, samples_to_arrow
 from gape.modalities.records import Records
 
+TextWriter: TypeAlias = ResampledText | PromptedText
 Groups = dict[str, tuple[Measure, ...]]  # the measures of an evaluation, under their headings
 
 _SHOWN_NUMBERS = 6  # most numbers of a vector that are shown
@@ -116,6 +119,24 @@ class Modality:
     def embedder(self) -> Embedder:
         """Return the modality's own embedder."""
         raise InputError(f"there is no built-in embedder of {self.nouns}; set up the run in Python")
+
+    @property
+    def domain(self) -> str | None:
+        """What the texts of a record are, if the schema tells."""
+        return None
+
+    @property
+    def words(self) -> int | None:
+        """About how many words a record has, if the schema tells."""
+        return None
+
+    def written(self, writer: TextWriter) -> Generator:
+        """Return the generator for a language model; `writer` writes single texts with the prompts of the run."""
+        return writer
+
+    def compared(self, embedder: Embedder) -> Embedder:
+        """Return the embedder of records for an embedder of texts."""
+        return embedder
 
     def public_embedder(self) -> Embedder:
         """Return the embedder of the report if a run does not name one; it runs on this machine, without a service."""

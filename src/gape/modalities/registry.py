@@ -17,13 +17,16 @@ from gape._support.values import brief
 from gape.core.errors import InputError
 from gape.core.types import Samples
 from gape.modalities.base import Modality
+from gape.modalities.mixed import Mixed
+from gape.modalities.mixed.columns import is_prose
 from gape.modalities.rows import Rows
+from gape.modalities.rows.schema import column_tables
 from gape.modalities.text import Text
 from gape.modalities.vectors import Vectors
 
 GROUP = "gape.modalities"
 
-_KNOWN: dict[str, type[Modality]] = {kind.name: kind for kind in (Text, Rows, Vectors)}
+_KNOWN: dict[str, type[Modality]] = {kind.name: kind for kind in (Text, Rows, Mixed, Vectors)}
 
 
 def register(kind: type[Modality]) -> type[Modality]:
@@ -47,8 +50,14 @@ def kind_named(name: str) -> type[Modality]:
 
 
 def usual_modality(schema: object) -> str:
-    """Return the default modality: rows if there is a schema, otherwise text."""
-    return Text.name if schema is None else Rows.name
+    """Return the default modality: with a schema rows, or mixed if it has a column of texts; otherwise text."""
+    if not isinstance(schema, str | Path):
+        return Text.name if schema is None else Rows.name
+    try:
+        tables = column_tables(schema)
+    except InputError:
+        return Rows.name  # which raises the error
+    return Mixed.name if any(map(is_prose, tables.values())) else Rows.name
 
 
 def is_part(head: str) -> bool:

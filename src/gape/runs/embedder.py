@@ -9,11 +9,15 @@ from gape.runs.settings import Settings
 
 
 def make_embedder(settings: Settings) -> Embedder:
-    """Return the embedder of private texts and candidates alike, for texts without labels and without a cache."""
+    """Return the embedder of private records and candidates alike, without labels and without a cache."""
     kind = kind_of(settings.embedder, settings.kind.comparers(), "embedder")
-    name = settings.embedder.partition(":")[2]
     if kind == settings.modality:
         return settings.records.embedder()
+    return settings.records.compared(_text_embedder(settings, kind))
+
+
+def _text_embedder(settings: Settings, kind: str) -> Embedder:
+    name = settings.embedder.partition(":")[2]
     if kind == "minilm":
         from gape.embedders.minilm import MiniLM  # noqa: PLC0415  (heavy)
 

@@ -86,21 +86,19 @@ def make_prompts(settings: Settings, model: LanguageModel | None, embedder: Embe
 
     With an embedder these topics are checked (`topics_from_model`).
     """
-    if settings.prompts is not None:
-        prompts = load(settings.prompts)
-    else:
-        prompts = generic(settings.domain or load("generic").domain)
-    if settings.domain is not None:
-        prompts = replace(prompts, domain=settings.domain)
+    domain = settings.domain or settings.records.domain
+    prompts = load(settings.prompts) if settings.prompts is not None else generic(domain or load("generic").domain)
+    if domain is not None:
+        prompts = replace(prompts, domain=domain)
     if settings.words is not None:
         prompts = replace(prompts, words=settings.words)
     if settings.bare_prompts:
         return prompts.bare()
     topics = settings.topics
-    if topics is None and model is not None and settings.domain is not None and settings.prompts is None:
+    if topics is None and model is not None and domain is not None and settings.prompts is None:
         wanted = min(max(settings.initial or 0, _TOPICS[0]), _TOPICS[1])
         rng = np.random.default_rng([settings.seed, *b"topics"])
-        topics = topics_from_model(model, settings.domain, wanted, rng, embedder)
+        topics = topics_from_model(model, domain, wanted, rng, embedder if settings.records.has_words else None)
     return prompts.with_topics(topics) if topics else prompts
 
 
@@ -117,8 +115,10 @@ def make_generator(
             return corpus
         known = cast(LanguageModel, model)
         if settings.variation == "resample":
-            return ResampledText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
-        return PromptedText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
+            resampled = ResampledText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
+            return settings.records.written(resampled)
+        prompted = PromptedText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
+        return settings.records.written(prompted)
 
     if settings.labels is None:
         return writer(prompts)
@@ -128,7 +128,7 @@ def make_generator(
 def describe_writer(settings: Settings) -> WritingFigures:
     """Return the numbers that determine time and cost of resolved settings."""
     kind = generator_kind(settings)
-    words = settings.words or load(settings.prompts or "generic").words
+    words = settings.words or settings.records.words or load(settings.prompts or "generic").words
     scales = settings.scales or (1.0,)
     return WritingFigures(
         words=words,

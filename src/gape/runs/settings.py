@@ -67,11 +67,13 @@ class Settings:
     modality: str | None = _setting(
         None,
         "Data",
-        "What a record is: text, rows of a table, or the name of an installed modality. Defaults to rows if there is a "
-        "schema, else to text.",
+        "What a record is: text, rows of a table, mixed for rows with texts, or the name of an installed modality. By "
+        "default the schema decides; text if there is none.",
     )
     schema: str | None = _setting(
-        None, "Data", "TOML file that describes the records: for rows, the values that each column can have."
+        None,
+        "Data",
+        "TOML file that describes the records: for rows, the values of each column. `gape schema` drafts one.",
     )
     label: str | None = _setting(None, "Data", "Column with a label, which is synthesised with each text.")
     labels: tuple[str, ...] | None = _setting(

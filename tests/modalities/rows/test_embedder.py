@@ -56,3 +56,10 @@ def test_points_are_float32_of_norm_one_at_most() -> None:
     assert points.dtype == np.float32
     assert points.shape == (24, 17 + 2 + 4 + 16)
     assert (np.linalg.norm(points, axis=1) <= 1 + 1e-6).all()
+
+
+def test_a_column_of_weight_three_counts_as_three_columns() -> None:
+    schema = Schema({"x": Choices(("a", "b")), "y": Choices(("a", "b"))}, {"y": 3.0})
+    start, one, other = RowEmbedder(schema).embed(as_samples([schema.row(row, "row") for row in ("aa", "ba", "ab")]))
+    assert np.linalg.norm(start - one) ** 2 == pytest.approx(1 / 4, abs=1e-6)
+    assert np.linalg.norm(start - other) ** 2 == pytest.approx(3 / 4, abs=1e-6)

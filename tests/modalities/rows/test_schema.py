@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from gape.core.errors import InputError
 from gape.core.types import as_samples
 from gape.modalities import load_rows
-from gape.modalities.rows.schema import BINS, MOST_CHOICES, Choices, Numbers, Schema
+from gape.modalities.rows.columns import BINS, Dates
+from gape.modalities.rows.schema import MOST_CHOICES, Choices, Numbers, Schema
 
 PEOPLE = """
 [age]
@@ -93,6 +95,13 @@ def test_fractions_have_steps_of_a_thousandth_of_the_range(
         ("[sex]\nchoices = [0.5, 1.5]", "choices must be a list of texts or a list of integers"),
         (f"[zip]\nchoices = {list(range(MOST_CHOICES + 1))}", "must be 2 to 1,000 choices"),
         ("[age", "are not valid TOML"),
+        ("[x]\nleast = 2020-01-01\nmost = 9", "least and most must both be dates"),
+        ("[x]\nleast = 2020-01-01\nmost = 2020-01-01", "least must be less than most"),
+        ('[x]\nleast = 2020-01-01\nmost = 2021-01-01\nresolution = "week"', "resolution must be one of year, month"),
+        ("[x]\nleast = 2020-01-01\nmost = 2021-01-01\ndecimals = 2", "has 'decimals'; did you mean"),
+        ("[x]\nleast = 0\nmost = 9\nweight = 0", "weight of .* must be a number above 0 and up to 1000, got 0"),
+        ("[x]\nleast = 0\nmost = 9\nweight = nan", "weight of .* must be a number above 0"),
+        ("[x]\nleast = 0\nmost = 9\nweight = true", "weight of .* must be a number above 0"),
     ],
 )
 def test_a_schema_that_is_none_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -247,3 +256,45 @@ def test_rows_are_known_by_all_they_hold_whoever_reads_them(people: Schema, tmp_
 def test_no_number_is_written_as_minus_zero() -> None:
     schema = Schema({"x": Numbers(-1.0, 1.0, 1)})
     assert [schema.row([cell], "row") for cell in (-0.01, "-0", 0)] == ['{"x": 0.0}'] * 3
+
+
+@pytest.mark.parametrize(
+    ("resolution", "cell", "written"),
+    [
+        ("year", "2021-03-04", "2021"),
+        ("year", 2021, "2021"),
+        ("month", "2021-03-04", "2021-03"),
+        ("month", "2021-03", "2021-03"),
+        ("day", " 2021-03-04 ", "2021-03-04"),
+        ("day", "2021-03-04T23:30:00+02:00", "2021-03-04"),
+        ("day", datetime(2021, 3, 4, 5), "2021-03-04"),
+        ("day", date(2021, 3, 4), "2021-03-04"),
+        ("day", np.datetime64("2021-03-04"), "2021-03-04"),
+        ("hour", "2021-03-04 05:59", "2021-03-04T05:00"),
+        ("day", "1066-10-14", "2020-01-01"),  # before the range
+        ("day", "2999-01-01", "2022-12-31"),
+    ],
+)
+def test_dates_are_written_in_one_form_at_their_resolution(resolution: str, cell: object, written: str) -> None:
+    schema = Schema({"seen": Dates.between(date(2020, 1, 1), date(2022, 12, 31), resolution)})
+    line = schema.row([cell], "row 1")
+    assert json.loads(line) == {"seen": written}
+    np.testing.assert_array_equal(schema.lines(schema.codes(as_samples([line]))), [line])
+
+
+@pytest.mark.parametrize("cell", [HIDDEN, "4/3/2021", 20210304, True, "2021-13"])
+def test_a_cell_that_is_not_a_date_is_refused_and_not_quoted(cell: object) -> None:
+    schema = Schema({"seen": Dates.between(date(2020, 1, 1), date(2022, 12, 31))})
+    with pytest.raises(InputError, match=r"row 1 has a value .* in column 'seen'") as caught:
+        schema.row([cell], "row 1")
+    assert str(cell) not in str(caught.value)
+
+
+def test_weights_are_part_of_what_a_schema_is(tmp_path: Path) -> None:
+    plain = schema_of(tmp_path, "[x]\nleast = 0\nmost = 9\nweight = 1\n[y]\nleast = 0\nmost = 9")
+    heavy = schema_of(tmp_path, "[x]\nleast = 0\nmost = 9\nweight = 3\n[y]\nleast = 0\nmost = 9")
+    assert plain.weights == {}
+    assert heavy.weights == {"x": 3.0}
+    assert repr(plain) != repr(heavy)
+    assert heavy.without("x").weights == {}
+    assert heavy.without("y").weights == {"x": 3.0}

@@ -10,6 +10,7 @@ A set of prompts is a TOML file. `load` reads a shipped one (`SHIPPED`) by its n
     rephrase = ["Please rephrase {tone}: {sample}"]      # one is drawn for each variation
     alike = "Write another one like this: {sample}"      # added for a new text like a sample; may be left out
     fill = ["Fill in the blanks {mask}: {sample}"]
+    given = "It must fit: {cells}"                       # added if a text belongs to a record with other cells
     [rules]                                              # the options of each placeholder
     topic = "reviews"                                    # one of the lists in topics.toml
     tone = ["in a casual way", "briefly"]                # or your own list
@@ -49,7 +50,8 @@ SHIPPED = ("forum", "generic", "pubmed", "reddit", "yelp")
 SAMPLE_CHARACTERS = 4000
 
 # Placeholders that are not drawn: {sample} is the candidate, {words} a number of words, {mask} the sign for a blank.
-_GIVEN = frozenset({"sample", "domain", "words", "mask"})
+# {cells} are the other cells of a record.
+_GIVEN = frozenset({"sample", "domain", "words", "mask", "cells"})
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _QUOTES = re.compile('["\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\uff02]')
 _ROLE_TOKEN = re.compile(r"<\|[^<>|]{0,40}\|>|\[/?INST\]|<</?SYS>>")
@@ -77,6 +79,9 @@ def shortened(sample: str) -> str:
 # The default request for another text like a sample.
 _ALIKE = "Here is an example: {sample}\nWrite about the same thing, but in your own words."
 
+# The default request for a text that agrees with the other cells of its record.
+_FITTING = "It belongs to the following record. The text must agree with it, without listing it:\n{cells}"
+
 
 @dataclass(frozen=True)
 class Prompts:
@@ -93,6 +98,9 @@ class Prompts:
     rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     words: int = 80
     mask: str = "_"
+    # Not in the repr, which describes a run of texts; the generator of records names them itself.
+    given: str = field(default=_FITTING, repr=False)
+    cells: str = field(default="", repr=False)  # of the record that a text belongs to; public
 
     def __post_init__(self) -> None:
         if self.words < 1:
@@ -106,8 +114,8 @@ class Prompts:
                 raise InputError(f"{self._label}: the rule {name!r} has a reserved name; rename it")
             if not options:
                 raise InputError(f"{self._label}: the rule {name!r} has no options; list at least one")
-        for part in ("random", "rephrase", "fill", "alike", "widen", "openings"):
-            templates = (getattr(self, part),) if part in {"widen", "alike"} else getattr(self, part)
+        for part in ("random", "rephrase", "fill", "alike", "widen", "given", "openings"):
+            templates = (getattr(self, part),) if part in {"widen", "alike", "given"} else getattr(self, part)
             for template in templates:
                 self._check(part, template)
 
@@ -116,7 +124,7 @@ class Prompts:
         prompt = self._filled(self._draw(self.random, rng), rng, {})
         if widened and self.widen:
             prompt = f"{prompt}\n{self._filled(self.widen, rng, {})}"
-        return prompt
+        return self._fitting(prompt, rng)
 
     def opening(self, rng: np.random.Generator) -> str:
         """Draw the first words of a random sample, for models that can continue an opening."""
@@ -124,12 +132,12 @@ class Prompts:
 
     def rephrase_prompt(self, sample: str, rng: np.random.Generator) -> str:
         """Draw a prompt that asks for `sample` in other words."""
-        return self._filled(self._draw(self.rephrase, rng), rng, self._of(sample))
+        return self._fitting(self._filled(self._draw(self.rephrase, rng), rng, self._of(sample)), rng)
 
     def alike_prompt(self, sample: str, rng: np.random.Generator) -> str:
         """Draw a prompt that asks for another text like `sample`."""
-        asked = self.random_prompt(rng, widened=False)  # the sample is the topic
-        return f"{asked}\n{self._filled(self.alike, rng, self._of(sample))}"
+        asked = self._filled(self._draw(self.random, rng), rng, {})  # without a topic, which the sample has
+        return self._fitting(f"{asked}\n{self._filled(self.alike, rng, self._of(sample))}", rng)
 
     def fill_prompt(self, masked: str, rng: np.random.Generator) -> str:
         """Draw a prompt that asks for the blanks of `masked` to be filled in."""
@@ -154,8 +162,12 @@ class Prompts:
     @cached_property
     def instructions(self) -> tuple[str, ...]:
         """The fixed words of all prompts, which no text of the domain should repeat."""
-        templates = (*self.random, *self.rephrase, *self.fill, self.alike)
+        templates = (*self.random, *self.rephrase, *self.fill, self.alike, *([self.given] if self.cells else []))
         return tuple(words for template in templates for words in re.split(r"\{\w+\}", template) if words.strip())
+
+    def _fitting(self, prompt: str, rng: np.random.Generator) -> str:
+        """Add the cells that the text must agree with, if there are any."""
+        return f"{prompt}\n{self._filled(self.given, rng, {})}" if self.cells else prompt
 
     @property
     def _label(self) -> str:
@@ -171,7 +183,7 @@ class Prompts:
 
     def _filled(self, template: str, rng: np.random.Generator, given: Mapping[str, str]) -> str:
         """Replace placeholders in one pass, so that braces inside a candidate stay unchanged."""
-        known = {"domain": self.domain, "words": str(self.words), "mask": self.mask}
+        known = {"domain": self.domain, "words": str(self.words), "mask": self.mask, "cells": self.cells}
         drawn = {
             name: self._draw(self.rules[name], rng) for name in _PLACEHOLDER.findall(template) if name in self.rules
         }
@@ -182,11 +194,16 @@ class Prompts:
         used = set(_PLACEHOLDER.findall(template))
         varies = part in {"rephrase", "fill", "alike"}
         known = set(self.rules) | (_GIVEN if varies else _GIVEN - {"sample", "mask"})
+        known -= set() if part == "given" else {"cells"}
         if unknown := sorted(used - known):
             names = " ".join(", ".join(sorted(known)).split())[:200]  # a file may contain any name
             raise InputError(
                 f"{self._label}: {part} uses {{{unknown[0]}}}, which is not one of {names}; add it under [rules] or "
                 "remove it"
+            )
+        if part == "given" and "cells" not in used:
+            raise InputError(
+                f"{self._label}: given must contain {{cells}}, got {template!r:.100}; put it where the cells belong"
             )
         if varies and "sample" not in used:
             raise InputError(
@@ -236,6 +253,7 @@ _KEYS: Mapping[str, type] = {
     "rephrase": list,
     "fill": list,
     "alike": str,
+    "given": str,
     "openings": list,
     "mask": str,
     "rules": dict,

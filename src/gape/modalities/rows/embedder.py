@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gape.core.types import Floats, Points, Samples
-from gape.modalities.rows.schema import Choices, Column, Schema
+from gape.modalities.rows.columns import Choices, Column
+from gape.modalities.rows.schema import Schema
 
 # Number of steps on the scale of a number. Two numbers that differ by a share f of the range are sqrt(f) apart, down to
 # one step, so that close numbers in a wide range stay distinguishable: on a linear scale, incomes would hardly count
@@ -21,7 +22,8 @@ class RowEmbedder:
     """Embeds rows that are lines of JSON; two rows that differ in a share f of their columns are sqrt(f) apart.
 
     Each choice is a unit vector divided by sqrt 2. A number fills a scale from the least to the largest value. An empty
-    cell is as far from every number as the ends of the range are from each other.
+    cell is as far from every number as the ends of the range are from each other. A column of
+    weight w counts as w columns.
     """
 
     schema: Schema
@@ -33,12 +35,19 @@ class RowEmbedder:
         ]
         return np.concatenate(parts)
 
+    @property
+    def widths(self) -> dict[str, int]:
+        """The number of dimensions of each column, in their order."""
+        return {name: _block(column, np.zeros(1)).shape[1] for name, column in self.schema.columns.items()}
+
     def _embed_block(self, samples: Samples) -> Points:
         codes = self.schema.codes(samples)
-        columns = self.schema.columns.values()
-        blocks = [_block(column, codes[:, i]) for i, column in enumerate(columns)]
-        points: Points = (np.concatenate(blocks, axis=1) / math.sqrt(len(blocks))).astype(np.float32)
-        return points
+        weights = [self.schema.weights.get(name, 1.0) for name in self.schema.columns]
+        blocks = [
+            _block(column, codes[:, i]) / math.sqrt(sum(weights) / weights[i])
+            for i, column in enumerate(self.schema.columns.values())
+        ]
+        return np.concatenate(blocks, axis=1).astype(np.float32)
 
 
 def _block(column: Column, codes: Floats) -> Floats:

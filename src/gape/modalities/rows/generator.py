@@ -6,7 +6,8 @@ import numpy as np
 
 from gape.core.errors import InputError
 from gape.core.types import Floats, Samples
-from gape.modalities.rows.schema import Choices, Column, Schema
+from gape.modalities.rows.columns import Choices, Column
+from gape.modalities.rows.schema import Schema
 
 _EMPTY = 0.1  # probability that a number is missing at the start, if it may be
 _ANYWHERE = 0.5  # probability that a new number is drawn from the whole range, and not near the old one

@@ -1,20 +1,35 @@
 """Read the rows of a private table from files or memory."""
 
+import json
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, time
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from gape.core.errors import InputError
 from gape.core.types import as_samples
 from gape.modalities.records import Records, open_table, record_user
-from gape.modalities.rows.schema import Schema
 from gape.modalities.tables import missing
 
 
-def load_rows(source: object, schema: Schema, user: str | None = None) -> Records:
+class RowSchema(Protocol):
+    """A schema of named columns that writes the cells of a row as a line of JSON."""
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """The columns by name."""
+        ...
+
+    def row(self, cells: Sequence[Any], where: str) -> str:
+        """Return a row of private cells, in the order of the columns, as a line of JSON. No message quotes a cell."""
+        ...
+
+
+def load_rows(source: object, schema: RowSchema, user: str | None = None) -> Records:
     """Read the rows of a private table, each as a line of JSON, with the user of each if a column is named.
 
     A source is anything with columns that `load_texts` reads. Columns that are not in the schema are left out. A number
@@ -54,4 +69,8 @@ def _content(cell: Any) -> str:
         return ""
     if isinstance(cell, float | np.floating | Decimal) and math.isfinite(cell) and cell == int(cell):
         cell = int(cell)
+    if isinstance(cell, datetime) and cell.time() == time():
+        cell = cell.date()  # frames hold days as midnights
+    if isinstance(cell, list | dict):
+        return json.dumps(cell, sort_keys=True, ensure_ascii=False, default=str)
     return str(cell).strip()

@@ -1,0 +1,183 @@
+"""Rows of a table with texts beside other cells: reviews with stars, tickets with a priority."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from gape.core.errors import InputError
+from gape.core.protocols import Embedder, Generator
+from gape.core.types import Points, Samples, as_samples
+from gape.metrics.measure import Measure, Scoring
+from gape.modalities.base import Columns, Groups, Modality, TextWriter
+from gape.modalities.mixed.embedder import MixedEmbedder
+from gape.modalities.mixed.generator import MixedGenerator
+from gape.modalities.mixed.schema import MixedSchema
+from gape.modalities.records import Records
+from gape.modalities.rows.embedder import RowEmbedder
+from gape.modalities.rows.load import load_rows
+from gape.modalities.rows.measures import row_measures
+from gape.modalities.text import Text
+from gape.modalities.text.measures import (
+    next_word_measures,
+    repetition_measures,
+    runs_by_chance,
+    shared_runs,
+    text_measures,
+)
+
+__all__ = ["Mixed", "MixedEmbedder", "MixedGenerator", "MixedSchema"]
+
+
+class Mixed(Modality):
+    """Rows whose texts a language model writes to agree with their other cells."""
+
+    name = "mixed"
+    noun = "row"
+    # A wide start: near copies are recognised by whole texts, which a row is not, so the usual rule does not decide.
+    defaults: ClassVar[Mapping[str, Any]] = {"vary_start": False}
+    unused = ("text", "label", "labels", "words", "corpus_text")
+    generators = Text.generators
+    embedders = Text.embedders
+    copied = "cell for cell"
+
+    def __init__(self, schema: str | Path | MixedSchema | None = None) -> None:
+        """Read the schema of the columns."""
+        self._schema = schema if isinstance(schema, MixedSchema) or schema is None else MixedSchema.read(schema)
+
+    @property
+    def schema(self) -> MixedSchema:
+        """The columns, their possible values and what their texts are."""
+        if self._schema is None:
+            raise InputError("rows with texts need a schema of their columns, got none; name the file as schema")
+        return self._schema
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mixed) and self._schema == other._schema
+
+    def __hash__(self) -> int:
+        return hash(repr(self._schema))
+
+    def describe(self) -> dict[str, str]:
+        """Return the schema, by its content."""
+        return {"schema": repr(self.schema)}
+
+    @property
+    def domain(self) -> str:
+        """What the texts of the first column of texts are."""
+        return next(iter(self.schema.texts.values())).about
+
+    @property
+    def words(self) -> int:
+        """About how many words the texts of a row have together."""
+        return sum(text.words for text in self.schema.texts.values())
+
+    def read(self, source: object, columns: Columns) -> Records:
+        """Read the rows of a table."""
+        rows = load_rows(source, self.schema, columns.user)
+        labels = self.labels(rows.content, columns.label)
+        return Records(rows.content, labels, rows.users, rows.dropped, rows.source, rows.contents)
+
+    def read_corpus(self, path: str, column: str | None) -> Samples:  # noqa: ARG002  (all columns count)
+        """Read public rows."""
+        return load_rows(path, self.schema).content
+
+    def written(self, writer: TextWriter) -> Generator:
+        """Return the generator that draws cells and lets `writer` write the texts."""
+        return MixedGenerator(self.schema, writer, writer.prompts.given)
+
+    def compared(self, embedder: Embedder) -> Embedder:
+        """Return the embedder of rows that compares their texts by `embedder`."""
+        return MixedEmbedder(self.schema, embedder)
+
+    def public_embedder(self) -> Embedder:
+        """Return the embedder of rows with all-MiniLM-L6-v2, or that of texts if the schema is not known."""
+        from gape.embedders.minilm import MiniLM  # noqa: PLC0415  (heavy)
+
+        return MiniLM() if self._schema is None else self.compared(MiniLM())
+
+    def publish(self, samples: Samples) -> dict[str, pa.Array]:
+        """Return the columns of the table."""
+        rows = [json.loads(line) for line in samples]
+        return {name: pa.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
+
+    def restore(self, table: pa.Table) -> Samples:
+        """Return the rows of a published table as lines of JSON."""
+        return as_samples([json.dumps(row, ensure_ascii=False) for row in table.to_pylist()])
+
+    def lines(self, samples: Samples) -> list[str]:
+        """Format each row as its cells and texts with the names of their columns."""
+        return [" · ".join(f"{name}: {_shown(cell)}" for name, cell in json.loads(line).items()) for line in samples]
+
+    def labels(self, samples: Samples, label: str | None) -> Samples | None:
+        """Return the cells of the column `label`, which must hold no texts."""
+        if label is None:
+            return None
+        if self.schema.cells is None or label not in self.schema.cells.columns:
+            raise InputError(
+                f"{label!r} is not a column without texts of the schema; name one of "
+                f"{[name for name in self.schema.names if name not in self.schema.texts]}"
+            )
+        return as_samples([str(json.loads(row)[label]) for row in samples])
+
+    def features(self, samples: Samples, points: Points, label: str | None) -> Points:  # noqa: ARG002  (in the points)
+        """Return the points of all other columns."""
+        if label is None or self.schema.cells is None:
+            return points
+        widths = RowEmbedder(self.schema.cells).widths
+        start = sum(list(widths.values())[: list(widths).index(label)])
+        return np.delete(points, np.s_[start : start + widths[label]], axis=1)
+
+    def measures(self, real: Samples, synthetic: Samples, scoring: Scoring) -> Groups:
+        """Compare the cells column by column, and the texts of each column as words."""
+        groups: Groups = {}
+        (real_cells, real_texts), (cells, texts) = self.schema.split(real), self.schema.split(synthetic)
+        if self.schema.cells is not None:
+            real_lines, lines = (self.schema.cell_lines(side).tolist() for side in (real_cells, cells))
+            compared = row_measures(real_lines, lines, self.schema.cells, scoring)
+            groups["Columns"] = tuple(measure for measure in compared if measure.name != "repeated rows")
+        for name in self.schema.texts:
+            usual, own = ([text for text in side[name] if text is not None] for side in (real_texts, texts))
+            if usual and own:
+                more = f" in {name}" if len(texts) > 1 else ""
+                groups[f"Texts{more}"] = text_measures(usual, own, scoring)
+                groups[f"Repetition{more}"] = repetition_measures(usual, own, scoring)
+        return groups
+
+    def usefulness(
+        self, tested: Samples, synthetic: Samples, start: Samples, records: Samples, scoring: Scoring
+    ) -> tuple[Measure, ...]:
+        """Train a small model on the texts of each set, and test how well it predicts the next words of real ones."""
+        real, texts = self._texts(tested), self._texts(synthetic)
+        if not real or not texts:
+            return ()
+        return next_word_measures(real, texts, self._texts(start), self._texts(records), scoring)
+
+    def shared(self, private: Samples, synthetic: Samples) -> tuple[Measure, ...]:
+        """Measure the longest runs of words that texts share with texts of records."""
+        return tuple(_runs(shared_runs, self._texts(private), self._texts(synthetic)))
+
+    def shared_by_chance(self, private: Samples, held_out: Samples) -> tuple[Measure, ...]:
+        """Measure the same for records that did not vote."""
+        return tuple(_runs(runs_by_chance, self._texts(private), self._texts(held_out)))
+
+    def _texts(self, samples: Samples) -> list[str]:
+        """Return all texts of rows, column by column."""
+        columns = self.schema.split(samples)[1].values()
+        return [text for column in columns for text in column if text is not None]
+
+
+_Runs = Callable[[Sequence[str], Sequence[str]], list[Measure]]
+
+
+def _runs(measure: _Runs, private: list[str], texts: list[str]) -> list[Measure]:
+    return measure(private, texts) if private and texts else []
+
+
+def _shown(cell: object) -> str:
+    return "" if cell is None else str(cell)

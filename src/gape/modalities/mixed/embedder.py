@@ -1,0 +1,100 @@
+"""Rows with texts as points: the embedding of their cells beside those of their texts."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from gape.core.protocols import Embedder
+from gape.core.types import Points, Samples, as_samples
+from gape.embedders.privacy import for_public_texts
+from gape.modalities.mixed.schema import MixedSchema
+from gape.modalities.rows.columns import Choices, Column
+from gape.modalities.rows.embedder import RowEmbedder
+
+# Mean squared distance between two texts of one domain, embedded with length 1 by all-MiniLM-L6-v2.
+APART = 1.25**2
+
+# A text is embedded in windows of this many words, because embedders cut longer ones.
+_WINDOW = 150
+
+
+@dataclass(frozen=True)
+class MixedEmbedder:
+    """Embeds rows so that cells and texts count alike: unrelated rows differ as much in the one as in the other.
+
+    The squared distance between two rows is the mean of two parts. That of the texts is the squared distance between
+    their embeddings, averaged over the columns of texts. That of the cells is the squared distance of `RowEmbedder`,
+    scaled such that two rows drawn uniformly from the schema are `APART` from each other on average, as two unrelated
+    texts are. Weights multiply the squared distance of their column. Everything that the scale depends on is public.
+    """
+
+    schema: MixedSchema
+    texts: Embedder
+
+    @property
+    def private_text_may_leave(self) -> bool:
+        """The value of the embedder of texts: whether it works on this machine, or may send private text away."""
+        return bool(getattr(self.texts, "private_text_may_leave", True))
+
+    def for_public_texts(self) -> "MixedEmbedder":
+        """Return the fastest form for rows of which none is private."""
+        return MixedEmbedder(self.schema, for_public_texts(self.texts))
+
+    def embed(self, samples: Samples) -> Points:
+        """Return one float32 row per sample: the cells, then each column of texts."""
+        cells, texts = self.schema.split(samples)
+        parts = [self._texts(name, column) for name, column in texts.items()]
+        share = 0.5 if self.schema.cells is not None else 1.0
+        parts = [part * math.sqrt(share / len(parts)) for part in parts]
+        if self.schema.cells is not None:
+            points = RowEmbedder(self.schema.cells).embed(self.schema.cell_lines(cells))
+            parts.insert(0, points * math.sqrt(share) * self._cell_scale)
+        return np.concatenate(parts, axis=1).astype(np.float32)
+
+    @property
+    def _cell_scale(self) -> float:
+        columns = {} if self.schema.cells is None else self.schema.cells.columns
+        weights = {} if self.schema.cells is None else self.schema.cells.weights
+        mean_weight = sum(weights.get(name, 1.0) for name in columns) / len(columns)
+        # RowEmbedder divides by the sum of the weights; here a heavier column must not make the others lighter.
+        return math.sqrt(mean_weight * APART / float(np.mean([expected_distance(each) for each in columns.values()])))
+
+    def _texts(self, name: str, texts: list[str | None]) -> Points:
+        """Embed a column of texts. A missing one is as far from all others as unrelated texts are from each other."""
+        written = [index for index, text in enumerate(texts) if text is not None]
+        points = embed_windows(self.texts, [text for text in texts if text is not None])
+        full = np.zeros((len(texts), points.shape[1] + 1), dtype=np.float32)
+        full[:, -1] = math.sqrt(APART - 1)
+        full[written, :-1], full[written, -1] = points, 0.0
+        column = full if self.schema.texts[name].missing else full[:, :-1]
+        return column * np.float32(math.sqrt(self.schema.weights.get(name, 1.0)))
+
+
+def embed_windows(embedder: Embedder, texts: list[str]) -> Points:
+    """Embed texts, (n, d); a long one as the mean of its windows, with the length that such vectors have on average."""
+    windows, owners = [], []
+    for index, text in enumerate(texts):
+        words = text.split()
+        starts = range(0, max(len(words), 1), _WINDOW)
+        parts = [text] if len(starts) == 1 else [" ".join(words[start : start + _WINDOW]) for start in starts]
+        windows += parts
+        owners += [index] * len(parts)
+    points = embedder.embed(as_samples(windows))
+    if len(windows) == len(texts):
+        return points
+    sums = np.zeros((len(texts), points.shape[1]), dtype=np.float64)
+    lengths = np.zeros(len(texts))
+    np.add.at(sums, owners, points)
+    np.add.at(lengths, owners, np.linalg.norm(points, axis=1))
+    lengths /= np.maximum(np.bincount(owners, minlength=len(texts)), 1)
+    norms = np.maximum(np.linalg.norm(sums, axis=1), 1e-12)
+    whole: Points = (sums * (lengths / norms)[:, None]).astype(np.float32)
+    return whole
+
+
+def expected_distance(column: Column) -> float:
+    """Return the mean squared distance between two cells that are drawn uniformly from a column."""
+    if isinstance(column, Choices):
+        return 1 - 1 / column.count
+    return 1 / 3  # of the range

@@ -1,0 +1,166 @@
+"""Rows with texts: cells drawn from the schema, and texts that a language model writes to agree with them."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gape.core.errors import InputError
+from gape.core.types import Floats, Samples
+from gape.generators.asking import ask, draw_each
+from gape.generators.prompts import delimited
+from gape.generators.reading import Draft
+from gape.generators.resampled import ResampledText
+from gape.modalities.base import TextWriter
+from gape.modalities.mixed.schema import MixedSchema
+from gape.modalities.rows.generator import RowGenerator
+
+_Row: TypeAlias = dict[str, Any]  # cells and texts by column; None for a missing one
+
+
+@dataclass(frozen=True)
+class MixedGenerator:
+    """Random rows have uniform cells, and texts written for them. Prompts contain only cells and texts of candidates.
+
+    A variation at scale s does one of two things. With probability `text_only` the cells stay, and one of the texts is
+    varied at scale s. Otherwise a share `cell_share` of s of the cells changes, as in a table. In both cases each text
+    that must agree with something that changed is written again as a whole, after its old form. If the model does not
+    deliver a text, the sample is used unchanged.
+    """
+
+    schema: MixedSchema
+    writer: TextWriter  # with the prompts of the run, which are adapted to each cell
+    given: str  # the template that tells the model the other cells
+    text_only: float = 0.5
+    cell_share: float = 1 / 3
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.text_only <= 1 or not 0 < self.cell_share <= 1:
+            raise InputError(
+                f"text_only and cell_share must be shares, got {self.text_only} and {self.cell_share}; the defaults "
+                "are 1/2 and 1/3"
+            )
+
+    def random(self, count: int, rng: np.random.Generator) -> Samples:
+        """Draw `count` rows. A row whose text the model did not deliver is replaced by another one."""
+        rows = self._outlines(None if self._rows is None else self._rows.random(count, rng), count)
+        lost: set[int] = set()
+        for name in self.schema.texts:
+            asked = [index for index, row in enumerate(rows) if row[name] is not None]
+            texts = draw_each(
+                self.writer.model,
+                self._new_drafts(name, [rows[index] for index in asked], rng),
+                len(asked),
+                self.writer.prompts.name,
+                distinct=self.writer.distinct,
+            )
+            for index, text in zip(asked, texts, strict=True):
+                rows[index][name] = text or ""
+                if text is None:
+                    lost.add(index)
+        usable = [row for index, row in enumerate(rows) if index not in lost]
+        if rows and not usable:
+            raise InputError("the model wrote no row with all of its texts; use another model")
+        return self._lines(
+            [usable[int(rng.integers(len(usable)))] if index in lost else row for index, row in enumerate(rows)]
+        )
+
+    def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
+        """Return one variation of each row, crossing the cells of rows with one another."""
+        self.writer.check(scales)
+        if not len(samples):
+            return samples.copy()
+        before = self._parsed(samples)
+        rows = [dict(row) for row in before]
+        moved = np.zeros(len(rows), dtype=bool)
+        if self._rows is not None:
+            moved = rng.random(len(rows)) >= self.text_only
+            crossed = self._rows.vary(self._outline_lines(before), np.minimum(scales, 1.0) * self.cell_share, rng)
+            for index in np.flatnonzero(moved).tolist():
+                rows[index] = self._outlined(json.loads(crossed[index]), before[index])
+        chosen = [None if moved[index] else self._one_text(row, rng) for index, row in enumerate(rows)]
+        failed: set[int] = set()
+        for name in self.schema.texts:
+            drafts = [
+                self._draft(name, row, before[index], float(scales[index]), rng, varied=chosen[index] == name)
+                for index, row in enumerate(rows)
+            ]
+            asked = [index for index, draft in enumerate(drafts) if draft is not None]
+            answers = ask(self.writer.model, [draft for draft in drafts if draft is not None])
+            for index, text in zip(asked, answers, strict=True):
+                rows[index][name] = text
+                if text is None:
+                    failed.add(index)
+        return self._lines([before[index] if index in failed else row for index, row in enumerate(rows)])
+
+    @property
+    def _rows(self) -> RowGenerator | None:
+        outline = self.schema.outline
+        return None if outline is None else RowGenerator(outline)
+
+    def _draft(
+        self, name: str, row: _Row, before: _Row, scale: float, rng: np.random.Generator, *, varied: bool
+    ) -> Draft | None:
+        """Return the request for a text of a variation, or None if the text stays."""
+        if row[name] is None:
+            return None
+        writer = self._writer(name, row)
+        if before[name] is None:
+            return writer.new(rng)
+        if any(row[other] != before[other] for other in self.schema.told(name)):
+            return writer.alike(before[name], rng)
+        if not varied:
+            return None
+        return (
+            writer.new(rng)
+            if scale == 1 and isinstance(writer, ResampledText)
+            else writer.varied(before[name], scale, rng)
+        )
+
+    def _new_drafts(self, name: str, rows: Sequence[_Row], rng: np.random.Generator) -> Callable[[int], Draft]:
+        return lambda index: self._writer(name, rows[index]).new(rng)
+
+    def _writer(self, name: str, row: Mapping[str, Any]) -> TextWriter:
+        """Return the writer of a text, with prompts that contain the cells that it must agree with."""
+        text = self.schema.texts[name]
+        told = [(other, row[other]) for other in self.schema.told(name) if row[other] is not None]
+        cells = "\n".join(f"{other}: {delimited(cell) if other in self.schema.texts else cell}" for other, cell in told)
+        prompts = replace(self.writer.prompts, domain=text.about, words=text.words, given=self.given, cells=cells)
+        return replace(self.writer, prompts=prompts)
+
+    def _one_text(self, row: _Row, rng: np.random.Generator) -> str | None:
+        written = [name for name in self.schema.texts if row[name] is not None]
+        return written[int(rng.integers(len(written)))] if written else None
+
+    def _outlines(self, lines: Samples | None, count: int) -> list[_Row]:
+        """Return rows with their cells, and an empty text wherever there should be one."""
+        if lines is None:
+            return [dict.fromkeys(self.schema.texts, "") for _ in range(count)]
+        return [self._outlined(json.loads(line), {}) for line in lines]
+
+    def _outlined(self, outline: _Row, before: _Row) -> _Row:
+        """Return the cells of an outline with the texts from before, where there should be one."""
+        texts = {name: None if outline.get(name) == "empty" else before.get(name) or "" for name in self.schema.texts}
+        return {**outline, **texts}
+
+    def _outline_lines(self, rows: Sequence[_Row]) -> Samples:
+        outline = self.schema.outline
+        names = () if outline is None else tuple(outline.columns)
+        presence = {name: ["empty" if row[name] is None else "written" for row in rows] for name in self.schema.texts}
+        return self.schema.cell_lines(
+            [
+                {name: presence[name][index] if name in presence else row[name] for name in names}
+                for index, row in enumerate(rows)
+            ]
+        )
+
+    def _parsed(self, samples: Samples) -> list[_Row]:
+        cells, texts = self.schema.split(samples)
+        return [{**row, **{name: texts[name][index] for name in texts}} for index, row in enumerate(cells)]
+
+    def _lines(self, rows: Sequence[_Row]) -> Samples:
+        texts = {name: [row[name] for row in rows] for name in self.schema.texts}
+        cells = [{name: row[name] for name in self.schema.names if name not in texts} for row in rows]
+        return self.schema.join(cells, texts)

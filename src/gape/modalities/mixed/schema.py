@@ -1,0 +1,139 @@
+"""Schemas of rows that hold texts beside other cells.
+
+The file is that of a table (`gape.modalities.rows.schema`), with one more kind of column:
+
+    [review]
+    text = "customer reviews of restaurants"    # what the texts are
+    words = 80                                  # about how many words a text has
+    agrees = ["stars"]                          # columns that a text must agree with; by default all before it, and
+                                                # all that hold no texts
+    missing = true                              # cells may be empty
+    weight = 2                                  # how much it counts in the distance between two rows
+
+All of it must be public knowledge.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gape._support.values import brief
+from gape.core.errors import InputError
+from gape.core.types import Samples, as_samples
+from gape.modalities.mixed.columns import Prose, is_prose, prose_of
+from gape.modalities.rows.columns import Choices, Column, weight_of
+from gape.modalities.rows.schema import Schema, column_tables
+
+# Whether a text that may be missing is there, as a column of cells (`MixedSchema.outline`).
+_PRESENCE = Choices(("written", "empty"))
+
+
+@dataclass(frozen=True, repr=False)
+class MixedSchema:
+    """The columns of rows with texts, in their order. A row is held as a line of JSON."""
+
+    names: tuple[str, ...]
+    cells: Schema | None  # the columns without texts; None if there are none
+    texts: Mapping[str, Prose]
+    weights: Mapping[str, float] = field(default_factory=dict)  # of columns of texts that do not count once
+
+    def __post_init__(self) -> None:
+        for name, text in self.texts.items():
+            for other in text.agrees or ():
+                if other == name or other not in self.told(name, everything=True):
+                    raise InputError(
+                        f"column {brief(name)} agrees with {brief(other)}, which is not a column before it; name "
+                        "columns without texts, or texts that stand before it in the schema"
+                    )
+
+    def __repr__(self) -> str:
+        content = repr((self.names, self.cells, sorted(self.texts.items()), sorted(self.weights.items())))
+        return f"MixedSchema({len(self.names)} columns, {hashlib.sha256(content.encode()).hexdigest()[:12]})"
+
+    @classmethod
+    def read(cls, path: str | Path) -> "MixedSchema":
+        """Read a schema from TOML."""
+        tables = column_tables(path)
+        texts, weights = {}, {}
+        for name, table in tables.items():
+            if is_prose(table):
+                where = f"column {brief(name)} of {path}"
+                texts[name], weights[name] = prose_of(table, where), weight_of(table, where)
+        if not texts:
+            raise InputError(f"{path} has no column of texts; use the modality rows, or describe one with text = ...")
+        others = {name: table for name, table in tables.items() if name not in texts}
+        cells = Schema.of(others, path) if others else None
+        return cls(tuple(tables), cells, texts, {name: weight for name, weight in weights.items() if weight != 1})
+
+    @property
+    def columns(self) -> dict[str, Column | Prose]:
+        """All columns by name, in their order."""
+        return {name: self.texts[name] if name in self.texts else self._cell(name) for name in self.names}
+
+    @property
+    def outline(self) -> Schema | None:
+        """The cells of a row, and for each text that may be missing whether it is there; None if there are neither."""
+        present = {name: _PRESENCE for name, text in self.texts.items() if text.missing}
+        columns = {**({} if self.cells is None else self.cells.columns), **present}
+        return Schema(columns) if columns else None
+
+    def told(self, name: str, *, everything: bool = False) -> tuple[str, ...]:
+        """Return the columns that the text `name` must agree with; with `everything`, those that it could."""
+        agrees = self.texts[name].agrees
+        if agrees is not None and not everything:
+            return agrees
+        before = self.names[: self.names.index(name)]
+        return tuple(other for other in self.names if other not in self.texts or other in before)
+
+    def row(self, cells: Sequence[Any], where: str) -> str:
+        """Return a row of private cells, in the order of the columns, as a line of JSON. No message quotes a cell."""
+        given = dict(zip(self.names, cells, strict=True))
+        row: dict[str, Any] = {}
+        if self.cells is not None:
+            row = json.loads(self.cells.row([given[name] for name in self.cells.columns], where))
+        for name, text in self.texts.items():
+            row[name] = text.read(given[name], f"{where}, in column {name!r},")
+            if row[name] is None and not text.missing:
+                raise InputError(f"{where} is empty in column {name!r}; fill it in, or set missing = true there")
+        return self._line(row)
+
+    def split(self, lines: Samples) -> tuple[list[dict[str, Any]], dict[str, list[str | None]]]:
+        """Return the cells of rows, (n,), and their texts by column, (n,) each; None for a missing text."""
+        cells, texts = [], {name: list[str | None]() for name in self.texts}
+        for index, line in enumerate(lines):
+            try:
+                row = json.loads(line)
+                if list(row) != list(self.names):
+                    raise ValueError
+                for name, column in self.texts.items():
+                    texts[name].append(None if row[name] is None and column.missing else column.shown(row[name]))
+            except (ValueError, TypeError, RecursionError):
+                raise InputError(
+                    f"text {index + 1} of {len(lines)} is not a row of this schema; use rows of it"
+                ) from None
+            cells.append({name: row[name] for name in self.names if name not in self.texts})
+        return cells, texts
+
+    def join(self, cells: Sequence[Mapping[str, Any]], texts: Mapping[str, Sequence[str | None]]) -> Samples:
+        """Return rows as lines of JSON, (n,), from what `split` returns."""
+        rows = []
+        for index, others in enumerate(cells):
+            written = {name: texts[name][index] for name in self.texts}
+            values = {name: None if text is None else self.texts[name].value(text) for name, text in written.items()}
+            rows.append(self._line({**others, **values}))
+        return as_samples(rows)
+
+    def cell_lines(self, cells: Sequence[Mapping[str, Any]]) -> Samples:
+        """Return cells as lines of the schema `cells`."""
+        return as_samples([json.dumps(row, ensure_ascii=False) for row in cells])
+
+    def _cell(self, name: str) -> Column:
+        if self.cells is None:
+            raise InputError(f"{name!r} is not a column of the schema; name one of {list(self.names)}")
+        return self.cells.columns[name]
+
+    def _line(self, row: Mapping[str, Any]) -> str:
+        return json.dumps({name: row[name] for name in self.names}, ensure_ascii=False)
