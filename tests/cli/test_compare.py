@@ -47,6 +47,16 @@ def test_a_comparison_from_the_first_cell_to_a_larger_grid(here: Path) -> None:
     assert not list(here.glob("*ledger*"))
 
 
+def test_methods_are_run_by_name_and_as_published(here: Path) -> None:
+    names = "gape,augpe,ranking,ranking:2"
+    grid = ["--methods", names, "--epsilons", "4", "--seeds", "1", "--as-published", "--jobs", "1"]
+    result = gape("compare", "reviews.csv", *SMALL, *grid)
+    assert result.exit_code == 0
+    for words in ("GAPE", "AugPE", "Ranking, 2 votes", "start of AugPE", "as many real records"):
+        assert words in result.stdout
+    assert len(list((here / "comparisons" / "reviews" / "cells").glob("*.json"))) == 5
+
+
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(here: Path) -> None:
     arguments = ["compare", "reviews.csv", *SMALL, "--epsilons", "1,2,4,8", "--seeds", "4", "--jobs", "2"]
     command = [sys.executable, "-c", "from gape.cli import main; main()", *arguments]
@@ -81,6 +91,8 @@ def test_help_says_that_it_is_not_private() -> None:
         (["--epsilons", "a"], "epsilons must be numbers separated by commas"),
         (["--epsilons", "0"], "epsilons must be positive"),
         (["--methods", "best"], "methods must be among"),
+        (["--methods", "ranking:0"], "must be a whole number from 1"),
+        (["--as-published", "--preset", "augpe"], "leave one of the two out"),
         (["--selector", "ranking"], "list them as methods"),
         (["--held-out", "1"], "held_out must lie between 0 and 1"),
         (["--jobs", "-1"], "jobs must be at least 1"),

@@ -16,8 +16,9 @@ from gape.cli.models import fetch_missing
 from gape.cli.shared import INTERRUPTED, errors_in_one_line, notes, output, say
 from gape.core.errors import InputError
 from gape.evaluation.compare import MARK, Comparison, ComparisonProgress, held_out
+from gape.evaluation.compare.methods import METHODS
 from gape.evaluation.compare.results import epsilon_in_words, label_of
-from gape.evaluation.compare.texts import EPSILONS, METHODS, SEEDS, ComparisonScoring, compare_texts
+from gape.evaluation.compare.texts import EPSILONS, SEEDS, ComparisonScoring, compare_texts
 from gape.runs.settings import Settings
 
 _GROUP = "Comparison"
@@ -32,8 +33,21 @@ def compare(
         typer.Option(help="Folder for the results. Defaults to comparisons/NAME-OF-DATA.", rich_help_panel=_GROUP),
     ] = None,
     methods: Annotated[
-        str, typer.Option(help="Comma-separated presets or selectors.", rich_help_panel=_GROUP)
+        str,
+        typer.Option(
+            help="Comma-separated presets or selectors; NAME:K casts K votes per record, as in ranking:16.",
+            rich_help_panel=_GROUP,
+        ),
     ] = ",".join(METHODS),
+    as_published: Annotated[  # noqa: FBT002  (a typer flag)
+        bool,
+        typer.Option(
+            "--as-published",
+            help="Run gape-paper, augpe and subsamplepe with their own prompts, variations and start, instead of those "
+            "that all methods share.",
+            rich_help_panel=_GROUP,
+        ),
+    ] = False,
     epsilons: Annotated[
         str, typer.Option(help="Comma-separated epsilons; inf for no noise.", rich_help_panel=_GROUP)
     ] = ",".join(f"{epsilon:g}" for epsilon in EPSILONS),
@@ -76,6 +90,7 @@ def compare(
             epsilons=numbers,
             seeds=seeds,
             scoring=ComparisonScoring(held_out, scored, k, blur),
+            as_published=as_published,
             jobs=cores() if jobs is None else jobs,
             progress=progress,
         )
@@ -135,8 +150,8 @@ def _print(console: Console, folder: Path, comparison: Comparison) -> None:
         for method in comparison.methods:
             scores = (comparison.at_end(method, epsilon, value) for epsilon in comparison.epsilons)
             table.add_row(label_of(method), *map(str, scores))
-        table.add_row("start", str(comparison.at_start(value)))
-        table.add_row("as many real records", str(comparison.of_real(value)))
+        for baseline, score in comparison.baselines(value).items():
+            table.add_row(baseline, str(score))
         console.print(table)
     seeds = len(comparison.seeds)
     console.print("One seed." if seeds == 1 else f"Means over {seeds} seeds, with the lowest and the highest value.")

@@ -21,6 +21,7 @@ from gape.evaluation.compare import (
     held_out,
 )
 from gape.evaluation.compare.cell import Known, Result, Score, ScoredRound, Split
+from gape.evaluation.compare.figure import _styles
 from gape.evaluation.compare.results import SeedMean
 
 
@@ -86,6 +87,33 @@ class TestResults:
         alone = replace(comparison, results=tuple(each for each in comparison.results if each.cell.seed == 0))
         assert alone.seeds_of_a_mean == "one seed"
 
+    def test_several_starts_are_listed_and_one_is_not_repeated(self) -> None:
+        def comparison(first: float, second: float) -> Comparison:
+            results = []
+            for name, sinkhorn in (("augpe", first), ("ranking:16", second)):
+                result = _result(Cell(name, 1.0, 0), sinkhorn / 2)
+                turn = replace(result.turns[0], held_out=replace(result.turns[0].held_out, sinkhorn=sinkhorn))
+                results.append(replace(result, turns=(turn,)))
+            return Comparison.of(STUDY, results, ["augpe", "ranking:16"])
+
+        apart, together = comparison(1.0, 0.9).baselines(held_out("recall")), comparison(1.0, 1.0)
+        assert {name: score.mean for name, score in apart.items() if score.values} == {
+            "start of AugPE": 0.5,
+            "start of Ranking, 16 votes": 0.45,
+        }
+        assert list(together.baselines(held_out("recall"), real=False)) == ["start"]
+
+    def test_methods_of_one_rule_are_drawn_apart(self, tmp_path: Path) -> None:
+        names = ("gape", "gape-paper", "augpe", "ranking", "ranking:1", "ranking:16")
+        grid = Grid(tuple(Method(name, ranking) for name in names), (math.inf,), (0,))
+        run_grid(tmp_path / "out", grid)
+        drawn = (tmp_path / "out" / "figure.svg").read_text()
+        for label in ("GAPE, paper", "AugPE", "Ranking", "Ranking, 1 vote", "Ranking, 16 votes"):
+            assert f"<!-- {label} -->" in drawn
+        styles = _styles(Comparison.of(STUDY, [_result(Cell(name, 1.0, 0), 1.0) for name in names], names))
+        assert len(set(styles.values())) == len(names)
+        assert (tmp_path / "out" / "cells" / "ranking=16--eps-inf--seed-0.json").exists()
+
     @pytest.mark.parametrize("name", ["figure", "further", "rounds"])
     def test_the_figures_are_drawings_with_the_mark(self, whole: tuple[Path, Comparison], name: str) -> None:
         from matplotlib.image import imread  # noqa: PLC0415
@@ -109,6 +137,8 @@ class TestResults:
         (lambda: Grid((), (1.0,), (0,)), "methods must be at least one and all different"),
         (lambda: Grid(METHODS, (1.0,), (-1,)), "seeds must not be negative"),
         (lambda: Method("a/b", ranking), "the name of a method must"),
+        (lambda: Method("a:b", ranking), "the name of a method must"),
+        (lambda: Method("a:", ranking), "the name of a method must"),
         (lambda: Method("real", ranking), "must not be .real."),
         (lambda: Study(PLAN, held_out=1.0), "held_out must lie between 0 and 1"),
         (lambda: Study(PLAN, scored=3), "scored larger"),

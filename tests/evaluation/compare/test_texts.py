@@ -1,6 +1,8 @@
 """Comparisons from the settings of a text run."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,25 @@ from gape.evaluation.compare import (
     Study,
 )
 from gape.evaluation.compare.cell import Known, Split
+from gape.evaluation.compare.methods import given
 from gape.evaluation.compare.texts import ComparisonScoring, compare_texts
 from gape.evolution.plan import Plan
 from gape.language.request import Request
+from gape.runs.electorate import read_records
+from gape.runs.generator import make_prompts
+from gape.runs.resolve import resolved
 from gape.runs.settings import Settings
 from generators.writing import write
 from made_up import leaks, private_rows, write_corpus, write_csv
+
+
+@contextmanager
+def _service(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Settings, FaultyServer]]:
+    """A service that writes for the methods, which the owner of the data allows."""
+    monkeypatch.setattr(faulty_server, "answer_to", lambda prompt, seed: write(Request(prompt, seed=seed)))
+    with FaultyServer() as server:
+        service = {"generator": "openai:tiny", "base_url": server.url, "prompts": "forum"}
+        yield settings.with_values(**service, exact_votes_may_leave=True, separation=3.0), server
 
 
 class TestTexts:
@@ -104,12 +119,95 @@ class TestTexts:
         assert "certify=True, spare=0.0, signed=True" in rules["gape-paper"]
         assert "signed=False" in rules["gape"]
 
+    def test_a_selector_casts_the_votes_of_the_default_or_as_many_as_its_name_says(
+        self, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        names = ["gape", "ranking", "subsampling", "ranking:3", "augpe"]
+        with _service(settings, monkeypatch) as (chosen, _):
+            several = chosen.with_values(samples=20)  # with fewer, no record may vote for several candidates
+            compare_texts(several, tmp_path / "out", methods=names, epsilons=[0.5], seeds=1, jobs=2)
+        kept = cells(tmp_path / "out")
+        plans = {name: kept[f"{name.replace(':', '=')}--eps-0.5--seed-0"]["settings"] for name in names}
+        votes = {name: plan["votes_per_record"] for name, plan in plans.items()}
+        assert votes["gape"] == 2
+        assert votes == {**dict.fromkeys(names[:3], votes["gape"]), "ranking:3": 3, "augpe": 1}
+        assert all(plan["votes_per_unit"] == plan["votes_per_record"] for plan in plans.values())
+        sigma = {name: kept[f"{name.replace(':', '=')}--eps-0.5--seed-0"]["sigma"] for name in names}
+        assert sigma["gape"] == sigma["ranking"]
+        assert sigma["ranking:3"] == pytest.approx(math.sqrt(3) * sigma["augpe"], rel=1e-3)
+        table = (tmp_path / "out" / "table.md").read_text()
+        assert "| Ranking, 3 votes |" in table
+        assert "| start |" in table
+        assert "start of" not in table
+
+    def test_votes_of_a_name_count_for_each_record_of_a_user(self, settings: Settings, tmp_path: Path) -> None:
+        chosen = settings.with_values(user="who", votes_per_record=1, votes_per_unit=2)
+        compare_texts(chosen, tmp_path / "out", methods=["ranking:3"], epsilons=[4.0], seeds=1)
+        plan = cells(tmp_path / "out")["ranking=3--eps-4--seed-0"]["settings"]
+        assert (plan["votes_per_record"], plan["votes_per_unit"]) == (3, 6)
+
+    def test_published_methods_write_as_published_beside_the_default(
+        self, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        names = ("gape", "gape-paper", "augpe", "subsamplepe", "ranking")
+        few: dict[str, Any] = {"methods": names, "epsilons": [4.0], "seeds": 1}
+        with _service(settings, monkeypatch) as (chosen, server):
+            compare_texts(chosen, tmp_path / "shared", **few)
+            asked = [body["messages"][-1]["content"] for body in server.bodies]
+            compare_texts(chosen, tmp_path / "published", as_published=True, **few)
+            asked_as_published = [body["messages"][-1]["content"] for body in server.bodies[len(asked) :]]
+        bare = make_prompts(chosen.with_values(bare_prompts=True), None).random
+        assert not set(asked) & set(bare)
+        assert set(asked_as_published) & set(bare)  # of gape-paper
+        shared, own = (cells(tmp_path / name) for name in ("shared", "published"))
+        for name in ("gape", "ranking"):  # what is not published stays as it is
+            assert own[f"{name}--eps-4--seed-0"] == shared[f"{name}--eps-4--seed-0"]
+        published = {name: own[f"{name}--eps-4--seed-0"]["settings"] for name in names[1:4]}
+        for name, plan in published.items():
+            alone = resolved(
+                Settings.of(given(chosen), {"preset": name, "epsilon": 4.0, "samples": 5, "rounds": 1}),
+                read_records(chosen),
+            )
+            for field in ("scales", "copies", "keep", "initial", "vary_start", "samples", "rounds"):
+                value = getattr(alone, field)
+                assert plan[field] == (list(value) if field == "scales" else value)
+            assert (plan["variation"], plan["distinct"]) == ("rephrase", "False")
+            assert plan["bare_prompts"] == str(name == "gape-paper")
+            assert (plan["initial"], plan["keep"]) == (10, name != "subsamplepe")
+        assert own["gape--eps-4--seed-0"]["settings"]["initial"] != 10
+        first = {name: own[f"{name}--eps-4--seed-0"]["turns"][0] for name in names}
+        assert first["augpe"] == first["subsamplepe"]
+        assert first["gape"] == first["ranking"]
+        assert first["augpe"] != first["gape"]
+        table = (tmp_path / "published" / "table.md").read_text()
+        assert "| start of GAPE |" in table
+        assert "| start of AugPE |" in table
+        stored = (tmp_path / "published" / "settings.toml").read_text()
+        assert "rephrase" in stored
+        assert str(tmp_path) not in stored
+        assert leaks(tmp_path, tmp_path / "reviews.csv") == []
+        with pytest.raises(RunError, match="was started with method augpe"):
+            compare_texts(chosen, tmp_path / "published", **few)
+
+    def test_a_corpus_is_shared_by_methods_as_published(self, settings: Settings, tmp_path: Path) -> None:
+        compare_texts(settings, tmp_path / "out", methods=["gape", "augpe"], epsilons=[4.0], seeds=1, as_published=True)
+        kept = cells(tmp_path / "out")
+        own = {name: kept[f"{name}--eps-4--seed-0"]["settings"] for name in ("gape", "augpe")}
+        assert {key for key in own["gape"] if own["gape"][key] != own["augpe"][key]} == {"initial"}
+        assert own["augpe"]["initial"] == 2 * own["gape"]["initial"] == 10
+
     def test_what_a_cell_decides_cannot_be_set(self, settings: Settings, tmp_path: Path) -> None:
         for name, value in {"epsilon": 1.0, "selector": "ranking", "ledger": "x", "budget_epsilon": 2.0}.items():
             with pytest.raises(InputError, match="a comparison"):
                 compare_texts(settings.with_values(**{name: value}), tmp_path / "out")
-        with pytest.raises(InputError, match="methods must be among gape, gape-paper, augpe"):
-            compare_texts(settings, tmp_path / "out", methods=["best"])
+        for wrong in ("best", "best:4"):
+            with pytest.raises(InputError, match="methods must be among gape, gape-paper, augpe"):
+                compare_texts(settings, tmp_path / "out", methods=[wrong])
+        for wrong in ("ranking:", "ranking:0", "ranking:-1", "ranking:1.5", "ranking:04", "ranking:2:3"):
+            with pytest.raises(InputError, match="must be a whole number from 1"):
+                compare_texts(settings, tmp_path / "out", methods=[wrong])
+        with pytest.raises(InputError, match="as_published gives each method the settings of its preset"):
+            compare_texts(Settings.of(given(settings), {"preset": "augpe"}), tmp_path / "out", as_published=True)
         with pytest.raises(InputError, match="gape-paper needs separation, the paper's R"):
             compare_texts(settings, tmp_path / "out", methods=["gape", "gape-paper"])
         assert not (tmp_path / "out").exists()

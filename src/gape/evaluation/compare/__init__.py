@@ -114,7 +114,8 @@ def _run_missing(
         nonlocal finished
         method = None if result.cell.real else grid.method(result.cell.method)
         plan = {} if method is None else asdict(study.plan_of(result.cell, method, result.units))
-        on_disk.keep(result, {**study.common(), **plan}, made_by)
+        described = {} if method is None else method.described
+        on_disk.keep(result, {**study.common(), **described, **plan}, made_by)
         running.pop(result.cell, None)
         finished += 1
         report(f"{result.cell}: done")

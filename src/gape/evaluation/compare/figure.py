@@ -103,10 +103,14 @@ def _finish(fig: Figure, axis: Axes, path: Path, comparison: Comparison) -> None
 
 
 def _styles(comparison: Comparison) -> dict[str, tuple[str, str]]:
-    """Return the colour and the marker of each method."""
+    """Return the colour and the marker of each method; the first method of a family has those of the family."""
     spare = iter(_SPARE_STYLES * len(comparison.methods))
-    known = {method: _FAMILIES.get(method) for method in comparison.methods}
-    return {method: (COLOURS[name], MARKERS[name]) if name else next(spare) for method, name in known.items()}
+    styles: dict[str, tuple[str, str]] = {}
+    for method in comparison.methods:
+        family = _FAMILIES.get(method)
+        style = (COLOURS[family], MARKERS[family]) if family else None
+        styles[method] = next(spare) if style is None or style in styles.values() else style
+    return styles
 
 
 def _draw_panel(axis: Axes, comparison: Comparison, value: Callable[[ScoredRound], float]) -> None:
@@ -136,10 +140,10 @@ def _draw_panel(axis: Axes, comparison: Comparison, value: Callable[[ScoredRound
         beyond = [(x, score.mean) for x, _, score in shown][len(line) - 1 :]  # "no noise" is not on the scale
         axis.plot([x for x, _ in beyond], [y for _, y in beyond], color=colour, linestyle=(0, (2, 2)), zorder=2)
         drawn += [bound for _, _, score in shown for bound in (score.lowest, score.highest)]
-    baselines = (comparison.at_start(value), comparison.of_real(value))
-    for name, baseline, style in zip(_BASELINES, baselines, ("--", ":"), strict=True):
-        if _draw_baseline(axis, name, baseline.mean, style):
-            drawn.append(baseline.mean)
+    baselines = comparison.baselines(value)
+    for name, style in zip(_BASELINES, ("--", ":"), strict=True):  # several starts are drawn in `rounds` alone
+        if name in baselines and _draw_baseline(axis, name, baselines[name].mean, style):
+            drawn.append(baselines[name].mean)
     _label_epsilons(axis, comparison.epsilons, positions)
     margin = 0.06 * (max(drawn) - min(drawn)) or 0.01
     axis.set_ylim(min(drawn) - margin, max(drawn) + margin)

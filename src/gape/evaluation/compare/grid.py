@@ -15,6 +15,7 @@ from gape.language.request import LanguageModel
 from gape.runs.advice import suitable_votes
 
 REAL = "real"  # the method of a cell that scores real records instead of synthetic ones
+VOTES = ":"  # before the votes per record in the name of a method, as in ranking:16
 
 # The fields of a plan that vary between cells; all other fields are common.
 _PER_CELL = frozenset({"epsilon", "seed", "sigma", "votes_per_record"})
@@ -44,12 +45,13 @@ class Method:
     kinds: int | None = None  # number of labels: choose the votes per record to suit the noise; None: as in the plan
     build: Builder | None = None  # makes the method's own generator and embedder; None: those of all methods
     last_pass: bool = False  # whether texts that repeat another one are rewritten after the last round
+    described: Mapping[str, str] = field(default_factory=dict)  # settings of its generator that replace common ones
 
     def __post_init__(self) -> None:
-        if not self.name or not self.name.replace("-", "").replace("_", "").isalnum() or self.name == REAL:
+        if not re.fullmatch(rf"[\w-]+({VOTES}[0-9]+)?", self.name) or self.name == REAL:
             raise InputError(
-                f"the name of a method must consist of letters, digits, - and _ and must not be 'real', "
-                f"got {self.name!r}; choose another name"
+                f"the name of a method must consist of letters, digits, - and _, may end in {VOTES} and a number, and "
+                f"must not be 'real', got {self.name!r}; choose another name"
             )
 
     def describe(self) -> str:
@@ -77,8 +79,9 @@ class Cell:
     @property
     def name(self) -> str:
         """The name of the cell's file, without its ending."""
+        method = self.method.replace(VOTES, "=")  # not every file system allows a colon
         epsilon = "" if self.real else f"--eps-{shortest(self.epsilon)}"
-        return f"{self.method}{epsilon}--seed-{self.seed}"
+        return f"{method}{epsilon}--seed-{self.seed}"
 
     def __str__(self) -> str:
         method = "real records" if self.real else f"{self.method}, epsilon {shortest(self.epsilon)}"

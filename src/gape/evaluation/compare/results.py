@@ -18,7 +18,7 @@ from scipy.special import stdtrit
 from gape._support.files import table_bytes, write_atomically
 from gape.evaluation.compare.cell import Result, Score, ScoredRound
 from gape.evaluation.compare.folder import MARK
-from gape.evaluation.compare.grid import Study, shortest
+from gape.evaluation.compare.grid import VOTES, Study, shortest
 from gape.metrics.measure import nth_nearest
 from gape.metrics.repetition import Repetition
 
@@ -31,6 +31,7 @@ LABELS = {
     "gape-paper": "GAPE, paper",
 }
 _CONFIDENCE = 0.95
+_SAME_START = 1e-5  # relative difference of scores up to which two starts count as one; a GPU rounds in its own order
 _REPETITION = [column.name for column in fields(Repetition)]
 
 
@@ -113,10 +114,34 @@ class Comparison:
         ]
         return [SeedMean(tuple(map(value, same_round))) for same_round in zip(*turns, strict=False)]
 
-    def at_start(self, value: Callable[[ScoredRound], float]) -> SeedMean:
-        """Return a score of the start over seeds; all methods of a seed share the start."""
-        starts = {result.cell.seed: value(result.turns[0]) for result in self.results if not result.cell.real}
+    @property
+    def shares_start(self) -> bool:
+        """Whether all methods of a seed have the same start, as they do unless a method has its own generator."""
+        starts: dict[int, Score] = {}
+        return all(
+            math.isclose(starts.setdefault(result.cell.seed, start).sinkhorn, start.sinkhorn, rel_tol=_SAME_START)
+            for result in self.results
+            if not result.cell.real
+            for start in [result.turns[0].held_out]
+        )
+
+    def at_start(self, value: Callable[[ScoredRound], float], method: str | None = None) -> SeedMean:
+        """Return a score of the start over seeds, that of one method if methods have different starts."""
+        starts = {
+            result.cell.seed: value(result.turns[0])
+            for result in self.results
+            if not result.cell.real and method in {None, result.cell.method}
+        }
         return SeedMean(tuple(starts.values()))
+
+    def baselines(self, value: Callable[[ScoredRound], float], *, real: bool = True) -> dict[str, SeedMean]:
+        """Return a score of what stands beside the methods: the start, or each start, and as many real records."""
+        starts = (
+            {"start": self.at_start(value)}
+            if self.shares_start
+            else {f"start of {label_of(method)}": self.at_start(value, method) for method in self.methods}
+        )
+        return starts | ({"as many real records": self.of_real(value)} if real else {})
 
     def of_real(self, value: Callable[[ScoredRound], float]) -> SeedMean:
         """Return a score over seeds of real records, as many as there are samples."""
@@ -198,8 +223,10 @@ def write_means(path: Path, comparison: Comparison) -> None:
 
 
 def label_of(method: str) -> str:
-    """Return the printed name of a method."""
-    return LABELS.get(method, method)
+    """Return the printed name of a method, with its votes per record if the name has them."""
+    name, _, votes = method.partition(VOTES)
+    label = LABELS.get(name, name)
+    return f"{label}, {votes} {'vote' if votes == '1' else 'votes'}" if votes else label
 
 
 def epsilon_in_words(epsilon: float) -> str:
@@ -267,9 +294,7 @@ def _table(comparison: Comparison, value: Callable[[ScoredRound], float], *, rea
         for method in comparison.methods
     ]
     blank = [""] * (len(comparison.epsilons) - 1)
-    lines.append(["start", str(comparison.at_start(value)), *blank])
-    if real:
-        lines.append(["as many real records", str(comparison.of_real(value)), *blank])
+    lines += [[name, str(score), *blank] for name, score in comparison.baselines(value, real=real).items()]
     return _markdown(head, lines)
 
 

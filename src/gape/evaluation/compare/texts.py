@@ -6,52 +6,34 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
-from hashlib import sha256
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gape.core.errors import InputError
-from gape.core.protocols import Embedder, Generator, Selector
+from gape.core.protocols import Embedder
 from gape.core.types import Points
 from gape.embedders.cached import CACHED, Cached
 from gape.embedders.privacy import require_private_embedding
 from gape.embedders.watched import watched
-from gape.evaluation.compare import Comparison, ComparisonProgress, Grid, Known, Method, Parts, Study, compare
+from gape.evaluation.compare import Comparison, ComparisonProgress, Grid, Known, Parts, Study, compare
 from gape.evaluation.compare.folder import CompareFolder
 from gape.evaluation.compare.grid import check_scoring
-from gape.evolution.plan import Plan
+from gape.evaluation.compare.methods import METHODS, TextBuilder, described_settings, given, methods_named
 from gape.generators.labels import labelled
-from gape.generators.prompts import Prompts
-from gape.language.request import Completion, LanguageModel
+from gape.language.request import Completion
 from gape.modalities import Records
 from gape.runs.advice import usual_delta
 from gape.runs.electorate import read_records, refuse_shared_corpus, text_fingerprint, units_of
 from gape.runs.embedder import candidate_embedder, make_embedder
-from gape.runs.generator import (
-    Listener,
-    make_generator,
-    make_model,
-    make_prompts,
-    public_texts,
-    remembering,
-    require_votes_may_leave,
-    writes,
-)
+from gape.runs.generator import Listener, make_model, make_prompts, remembering, require_votes_may_leave
 from gape.runs.resolve import make_plan, resolved
-from gape.runs.selector import estimates_votes, keeps_distinct, make_selector, remembers_votes, votes_suit_noise
-from gape.runs.settings import CHOICES, OPERATIONAL, PRESETS, Settings
-from gape.selection.local_search import CENTRES
+from gape.runs.selector import votes_suit_noise
+from gape.runs.settings import PRESETS, Settings
 
-METHODS = ("gape", "augpe", "subsamplepe")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SEEDS = 3
 
 _MOST_CACHED = 250_000  # embeddings; with MiniLM they take 390 MB
-
-# Settings that vary between cells, that the plan already holds, or that do not change a result.
-_NOT_COMMON = (
-    OPERATIONAL | {"epsilon", "seed", "preset", "selector", "prompts", "text"} | {part.name for part in fields(Plan)}
-)
 
 
 @dataclass(frozen=True)
@@ -67,40 +49,6 @@ class ComparisonScoring:
         check_scoring(self.held_out, self.scored, self.k, self.blur)
 
 
-@dataclass(frozen=True)
-class TextSelector:
-    """Makes the selector that the settings name, for the plan of a cell."""
-
-    settings: Settings
-
-    def __call__(self, plan: Plan, units: int) -> Selector:  # noqa: ARG002  (some rules need it)
-        """Make the selector."""
-        return make_selector(self.settings, plan)
-
-    def __repr__(self) -> str:
-        chosen = self.settings
-        if chosen.selector == "gape-paper":
-            return f"gape-paper(separation={chosen.separation!r})"
-        if chosen.selector != "gape":
-            return chosen.selector
-        votes = "remembered" if remembers_votes(chosen) else "estimated" if estimates_votes(chosen) else "noisy"
-        distinct = ", distinct" if keeps_distinct(chosen) else ""
-        return f"gape(separation={chosen.separation!r}) of {votes} votes, at least {CENTRES} centres{distinct}"
-
-
-@dataclass(frozen=True)
-class TextBuilder:
-    """Makes a worker's generator, and the embedder of its candidates, from the shared model and embedder."""
-
-    settings: Settings
-    prompts: Prompts
-
-    def __call__(self, model: LanguageModel | None, embedder: Embedder) -> tuple[Generator, Embedder]:
-        """Make both."""
-        generator = make_generator(self.settings, model, self.prompts, embedder)
-        return generator, candidate_embedder(self.settings, embedder)
-
-
 def compare_texts(
     settings: Settings,
     folder: str | Path,
@@ -109,24 +57,39 @@ def compare_texts(
     epsilons: Sequence[float] = EPSILONS,
     seeds: int = SEEDS,
     scoring: ComparisonScoring | None = None,
+    as_published: bool = False,
     jobs: int = 1,
     source: object = None,
     progress: Callable[[ComparisonProgress], None] | None = None,
 ) -> Comparison:
     """Compare methods on private records, in a folder that the same call resumes. NOT differentially private.
 
-    A method is a preset or a selector. A preset sets its selector, and whether survivors compete with their variations.
-    Size, rounds, variations and start come from the settings and are the same for all methods; with `preset` in the
-    settings, all methods use those of its authors. Seeds count up from `settings.seed`. `source` is data in memory.
-    For `jobs` see `compare`.
+    A method is a preset or a selector, and `NAME:K` casts K votes per record. A preset sets its selector, and whether
+    survivors compete with their variations. A selector casts as many votes as the default. Size, rounds, variations and
+    start come from the settings and are the same for all methods; with `preset` in the settings, all methods use those
+    of its authors. If `as_published`, a published method has the prompts, variations and start of its own preset, and
+    only size and rounds are the same. Seeds count up from `settings.seed`. `source` is data in memory. For `jobs` see
+    `compare`.
     """
     _refuse_what_a_cell_decides(settings)
+    if as_published and settings.preset != "gape":
+        raise InputError(
+            f"as_published gives each method the settings of its preset, got preset {settings.preset!r} for all of "
+            "them; leave one of the two out"
+        )
     require_votes_may_leave(settings, "votes with seeded noise")
     scoring = scoring or ComparisonScoring()
     records = read_records(settings, source)
     refuse_shared_corpus(settings, records, lambda: make_embedder(settings))
     chosen = _common(settings, records, tuple(epsilons), scoring)
-    named = _methods(chosen, methods, by_noise=votes_suit_noise(settings))
+
+    def published(preset: str) -> Settings:
+        common = {name: getattr(chosen, name) for name in ("epsilon", "delta", "samples", "rounds")}
+        return resolved(Settings.of(given(settings), {"preset": preset, **common}), records)
+
+    named = methods_named(
+        methods, chosen, by_noise=votes_suit_noise(settings), published=published if as_published else None
+    )
     grid = Grid(named, tuple(map(float, epsilons)), tuple(range(chosen.seed, chosen.seed + seeds)))
     study = Study(
         make_plan(chosen),
@@ -134,7 +97,7 @@ def compare_texts(
         scoring.scored,
         scoring.k,
         scoring.blur,
-        described=_described_settings(chosen),
+        described=described_settings(chosen),
     )
     watch = _Watch(progress or (lambda _: None))
     return compare(
@@ -186,37 +149,6 @@ def _common(settings: Settings, records: Records, epsilons: Sequence[float], sco
     # If votes suit the noise, each method sets its own number, so the common one does not matter.
     votes = {"votes_per_record": 1, "votes_per_unit": 1} if votes_suit_noise(settings) else {}
     return resolved(settings.with_values(epsilon=middle, delta=delta, **votes), records)
-
-
-def _methods(settings: Settings, names: Sequence[str], *, by_noise: bool) -> tuple[Method, ...]:
-    known = dict.fromkeys([*PRESETS, *CHOICES["selector"]])
-    methods = []
-    for name in names:
-        if name not in known:
-            raise InputError(f"methods must be among {', '.join(known)}, got {name!r}")
-        preset = PRESETS.get(name, {})
-        selector = preset.get("selector", "gape") if name in PRESETS else name
-        changes = {"keep": preset["keep"]} if "keep" in preset else {}
-        kinds = len(settings.labels or ("",)) if by_noise and selector == "gape" else None
-        chosen = settings.with_values(selector=selector, distinct=preset.get("distinct", settings.distinct))
-        methods.append(Method(name, TextSelector(chosen), changes, kinds, last_pass=keeps_distinct(chosen)))
-    return tuple(methods)
-
-
-def _described_settings(settings: Settings) -> dict[str, str]:
-    """Describe the further settings that cells must share, by name, or by content where a name says too little."""
-    described = {
-        setting.name: str(value)
-        for setting in fields(settings)
-        if setting.name not in _NOT_COMMON and (value := getattr(settings, setting.name)) is not None
-    }
-    if writes(settings):
-        prompts = make_prompts(settings, None)
-        return described | {"prompts": f"{prompts.name}, {sha256(repr(prompts).encode()).hexdigest()[:12]}"}
-    described |= settings.records.describe()
-    if settings.generator == settings.modality:
-        return described
-    return described | {"generator": f"corpus of {public_texts(settings)!r}"}
 
 
 @contextmanager
