@@ -22,10 +22,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
             writer.writerows([row["review"], 1 + i % 5, row["who"]] for i, row in enumerate(part))
     for name, texts in {"public.csv": public_texts(), "synthetic.csv": public_texts()[::5]}.items():
         (folder / name).write_text("review\n" + "\n".join(texts) + "\n")
-    (schema,) = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "tables.md").read_text(), flags=re.DOTALL | re.MULTILINE)
-    (folder / "people.toml").write_text(schema)
-    people = "".join(f"{20 + i % 60},{'<=50K' if i % 3 else '>50K'},{50 + i % 40}\n" for i in range(200))
-    (folder / "people.csv").write_text("age,income,weight\n" + people)
+    for page, name in {"tables.md": "people.toml", "records.md": "reviews.toml"}.items():
+        (schema,) = re.findall(r"^```toml\n(.*?)^```$", (DOCS / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+        (folder / name).write_text(schema)
+    people = "".join(
+        f"{20 + i % 60},{'<=50K' if i % 3 else '>50K'},{50 + i % 40},2020-{1 + i % 12:02d}-01\n" for i in range(200)
+    )
+    (folder / "people.csv").write_text("age,income,weight,visit\n" + people)
     return folder
 
 

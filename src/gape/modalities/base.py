@@ -138,6 +138,10 @@ class Modality:
         """Return the embedder of records for an embedder of texts."""
         return embedder
 
+    def text_part(self, embedder: Embedder | None) -> Embedder | None:
+        """Return the embedder of texts inside an embedder of records, with or without a cache around that."""
+        return embedder
+
     def public_embedder(self) -> Embedder:
         """Return the embedder of the report if a run does not name one; it runs on this machine, without a service."""
         return self.embedder()

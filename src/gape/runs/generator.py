@@ -98,7 +98,7 @@ def make_prompts(settings: Settings, model: LanguageModel | None, embedder: Embe
     if topics is None and model is not None and domain is not None and settings.prompts is None:
         wanted = min(max(settings.initial or 0, _TOPICS[0]), _TOPICS[1])
         rng = np.random.default_rng([settings.seed, *b"topics"])
-        topics = topics_from_model(model, domain, wanted, rng, embedder if settings.records.has_words else None)
+        topics = topics_from_model(model, domain, wanted, rng, settings.records.text_part(embedder))
     return prompts.with_topics(topics) if topics else prompts
 
 

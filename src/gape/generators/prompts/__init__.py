@@ -79,8 +79,9 @@ def shortened(sample: str) -> str:
 # The default request for another text like a sample.
 _ALIKE = "Here is an example: {sample}\nWrite about the same thing, but in your own words."
 
-# The default request for a text that agrees with the other cells of its record.
-_FITTING = "It belongs to the following record. The text must agree with it, without listing it:\n{cells}"
+# The default request for a text that agrees with the other cells of its record: a small model writes about an
+# instruction that it is given, but not about a list of cells.
+_FITTING = "{cells}"
 
 
 @dataclass(frozen=True)

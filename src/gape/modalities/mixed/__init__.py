@@ -13,6 +13,7 @@ import pyarrow as pa
 from gape.core.errors import InputError
 from gape.core.protocols import Embedder, Generator
 from gape.core.types import Points, Samples, as_samples
+from gape.embedders.cached import Cached
 from gape.metrics.measure import Measure, Scoring
 from gape.modalities.base import Columns, Groups, Modality, TextWriter
 from gape.modalities.mixed.embedder import MixedEmbedder
@@ -94,6 +95,11 @@ class Mixed(Modality):
     def compared(self, embedder: Embedder) -> Embedder:
         """Return the embedder of rows that compares their texts by `embedder`."""
         return MixedEmbedder(self.schema, embedder)
+
+    def text_part(self, embedder: Embedder | None) -> Embedder | None:
+        """Return the embedder of texts inside that of rows."""
+        inner = embedder.embedder if isinstance(embedder, Cached) else embedder
+        return inner.texts if isinstance(inner, MixedEmbedder) else None
 
     def public_embedder(self) -> Embedder:
         """Return the embedder of rows with all-MiniLM-L6-v2, or that of texts if the schema is not known."""
