@@ -148,11 +148,11 @@ def _moments_table(seen: Diagnosis) -> Table:
     """Return the mean and the variance of the variations, against the paper's VariationAPI."""
     table = Table("scale", "bias", "by chance", "bias found for", "tr Cov")
     for measured in seen.scales:
-        found = measured.moments
+        moments = measured.moments
         bias, error, variance, spread = np.median(
-            [(text.bias, text.bias_error, text.variance, text.variance_error) for text in found], axis=0
+            [(text.bias, text.bias_error, text.variance, text.variance_error) for text in moments], axis=0
         )
-        texts = f"{sum(text.biased for text in found)} of {len(found)} texts"
+        texts = f"{sum(text.biased for text in moments)} of {len(moments)} texts"
         table.add_row(f"{measured.scale:g}", f"{bias:.3g}", f"{error:.2g}", texts, f"{variance:.3g} (± {spread:.1g})")
     return table
 

@@ -22,44 +22,58 @@ from gape.runs.folder.layout import Layout
 def evaluate(
     synthetic: Annotated[str, typer.Argument(help="Folder of a run, or a file of synthetic texts.")],
     private: Annotated[str, typer.Option(help="File of the private records that voted.")],
-    text: Annotated[str | None, typer.Option(help="Column of the texts; by default that of the run.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column with the texts. Defaults to that of the run.")] = None,
     held_out: Annotated[
-        str | None, typer.Option(help="File of private records that did not vote: they score instead.")
+        str | None, typer.Option(help="File of private records that did not vote. Scores are computed against them.")
     ] = None,
     label: Annotated[
         str | None,
-        typer.Option("--label", "--labels", help="Column of labels: trains on the texts and tests on the records."),
+        typer.Option(
+            "--label",
+            "--labels",
+            help="Column with labels. A classifier is trained on the texts and tested on the records.",
+        ),
     ] = None,
-    schema: Annotated[str | None, typer.Option(help="Of a file of rows, the TOML file of their columns.")] = None,
+    schema: Annotated[
+        str | None, typer.Option(help="TOML file that describes the columns, for a file of rows.")
+    ] = None,
     real_baseline: Annotated[  # noqa: FBT002  (a flag, for typer)
-        bool, typer.Option("--real-baseline", help="Score as many private records in the same way.")
+        bool, typer.Option("--real-baseline", help="Also score as many private records, for comparison.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="JSON to write; by default internal/evaluation.json of a run.")
+        Path | None, typer.Option(help="JSON file to write. Defaults to internal/evaluation.json of a run.")
     ] = None,
-    k: Annotated[int, typer.Option(help="Balls of recall reach to the k-th nearest other record.")] = Scoring.k,
-    blur: Annotated[float, typer.Option(help="Of the Sinkhorn divergence.")] = Scoring.blur,
+    k: Annotated[
+        int, typer.Option(help="Recall balls reach from a record to its k-th nearest other record.")
+    ] = Scoring.k,
+    blur: Annotated[float, typer.Option(help="Blur of the Sinkhorn divergence.")] = Scoring.blur,
     sample: Annotated[
-        int, typer.Option(help="Most points of each side for W1, whose cost grows faster than their square.")
+        int, typer.Option(help="Maximum points of each side for W1, whose cost grows faster than quadratically.")
     ] = Scoring.sample,
-    seed: Annotated[int, typer.Option(help="Of samples and intervals.")] = Scoring.seed,
+    seed: Annotated[int, typer.Option(help="Random seed of samples and intervals.")] = Scoring.seed,
     embedder: Annotated[
-        str | None, typer.Option(help="minilm, st:MODEL or openai:MODEL; by default that of the run, or minilm.")
+        str | None, typer.Option(help="minilm, st:MODEL or openai:MODEL. Defaults to that of the run, or to minilm.")
     ] = None,
-    embedder_base_url: Annotated[str | None, typer.Option(help="Where openai:MODEL is served.")] = None,
-    embedder_key_variable: Annotated[str | None, typer.Option(help="Variable that holds its key.")] = None,
+    embedder_base_url: Annotated[str | None, typer.Option(help="Address of the service for openai:MODEL.")] = None,
+    embedder_key_variable: Annotated[
+        str | None, typer.Option(help="Environment variable with the key of that service.")
+    ] = None,
     private_text_may_leave: Annotated[
-        bool | None, typer.Option("--private-text-may-leave", help="Its owner agrees that private text is sent there.")
+        bool | None,
+        typer.Option(
+            "--private-text-may-leave",
+            help="Consent of the data owner: every private text may be sent to that service.",
+        ),
     ] = None,
 ) -> None:
     """Score synthetic records against private ones. NOT differentially private: for those who may see the private data.
 
-    How much of the private data the texts reach, what they are like as texts, and whether they repeat records. Give
-    records held out from the run to score by: those that voted are nearer to what they chose.
+    Measures how much of the private data the texts cover, how good they are as texts, and whether they repeat records.
+    Use --held-out for an honest score: records that voted are nearer to the texts that they chose.
     """
     terminal = notes()
     with terminal.status("Reading") as status:
-        found = evaluate_texts(
+        evaluation = evaluate_texts(
             synthetic,
             private,
             text=text,
@@ -75,25 +89,27 @@ def evaluate(
             private_text_may_leave=private_text_may_leave,
             schema=schema,
         )
-    _print(output(), found)
-    is_run = bool(found.rounds)
+    _print(output(), evaluation)
+    is_run = bool(evaluation.rounds)
     written = out or (Layout(Path(synthetic)).evaluation if is_run else None)
     if written is None:
-        output().print("Nothing was written; --out keeps it.", markup=False)
+        output().print("Nothing was written; use --out to keep the scores.", markup=False)
         return
     output().print(str(written), markup=False)
     if is_run and _can_draw():
         chart = written.with_suffix(".png")
-        draw_rounds(chart, found)
+        draw_rounds(chart, evaluation)
         output().print(str(chart), markup=False)
 
 
-def _print(console: Console, found: Evaluation) -> None:
+def _print(console: Console, evaluation: Evaluation) -> None:
     console.print(MARK, style="bold red")
-    console.print(f"{found.synthetic}, scored by {found.scored_by}.", style="yellow" if found.in_sample else None)
-    for name, measures in found.groups.items():
-        with_interval = any(each.low is not None for each in measures)
-        with_real = any(each.real is not None for each in measures)
+    console.print(
+        f"{evaluation.synthetic}, scored by {evaluation.scored_by}.", style="yellow" if evaluation.in_sample else None
+    )
+    for name, measures in evaluation.groups.items():
+        with_interval = any(measure.low is not None for measure in measures)
+        with_real = any(measure.real is not None for measure in measures)
         wanted = {
             "": True,
             "value": True,
@@ -103,20 +119,26 @@ def _print(console: Console, found: Evaluation) -> None:
         }
         table = Table(*(column for column, shown in wanted.items() if shown))
         table.title, table.title_style, table.title_justify = name, "bold", "left"
-        for each in measures:
-            cells = (each.name, _number(each.value), _interval(each), _number(each.real), escape(each.says))
+        for measure in measures:
+            cells = (
+                measure.name,
+                _number(measure.value),
+                _interval(measure),
+                _number(measure.real),
+                escape(measure.says),
+            )
             table.add_row(*(cell for cell, shown in zip(cells, wanted.values(), strict=True) if shown))
         console.print(table, soft_wrap=False)
-    if found.rounds:
+    if evaluation.rounds:
         heads = ("round", "texts", "recall", "mean nearest distance", "W1", "lineages", "largest")
         rounds = Table(*heads, title="Round by round")
         rounds.title_style, rounds.title_justify = "bold", "left"
-        for turn in found.rounds:
+        for turn in evaluation.rounds:
             figures = (turn.recall, turn.mean_nearest_distance, turn.wasserstein1)
             lineages = str(turn.lineages), str(turn.largest)
             rounds.add_row(str(turn.round), str(turn.texts), *map(_number, figures), *lineages)
         console.print(rounds)
-    for remark in found.remarks:
+    for remark in evaluation.remarks:
         console.print(f"- {remark}", markup=False)
 
 

@@ -14,24 +14,24 @@ from gape.runs.folder.layout import Layout
 @errors_in_one_line()
 def report(
     run: Annotated[Path, typer.Argument(help="Folder of the run, finished or not.")],
-    out: Annotated[Path | None, typer.Option(help="File to write; by default report.html in RUN/release.")] = None,
-    title: Annotated[str | None, typer.Option(help="Heading; by default what was made.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write. Defaults to report.html in RUN/release.")] = None,
+    title: Annotated[str | None, typer.Option(help="Heading. Defaults to what was made.")] = None,
     map: Annotated[  # noqa: A002, FBT002  (the users' word; a flag, for typer)
-        bool, typer.Option("--map/--no-map", help="Draw map and regions, for which texts are embedded on this machine.")
+        bool, typer.Option("--map/--no-map", help="Draw map and regions. Texts are embedded on this machine.")
     ] = True,
     internal: Annotated[  # noqa: FBT002  (a flag, for typer)
-        bool, typer.Option("--internal", help="Show private points and measures by them: NOT differentially private.")
+        bool, typer.Option("--internal", help="Show private points and scores: NOT differentially private.")
     ] = False,
     private: Annotated[
         Path | None,
-        typer.Option(help="The private data, for --internal; by default that of the run. .npy for vectors."),
+        typer.Option(help="Private data for --internal, .npy for vectors. Defaults to that of the run."),
     ] = None,
-    text: Annotated[str | None, typer.Option(help="Column of the texts in --private.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column with the texts in --private.")] = None,
 ) -> None:
     """Write an HTML report of a run: guarantee, signal and noise, map, coverage by region, and every sample's lineage.
 
-    The page stands alone, asks nothing of any network, and holds synthetic data, noisy votes and public settings, so it
-    may be published with the run. With --internal it shows private points as well, and may not.
+    The page is self-contained and uses no network. It has synthetic data, noisy votes and public settings, so it may be
+    published with the run. With --internal it also shows private points and must not be published.
     """
     terminal = notes()
     columns = (TextColumn("Embedding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -46,6 +46,6 @@ def report(
         )
     output().print(str(path), markup=False)
     if internal:
-        output().print("NOT DIFFERENTIALLY PRIVATE: it shows private data. Do not pass it on.", style="bold red")
+        output().print("NOT DIFFERENTIALLY PRIVATE: it shows private data. Do not share it.", style="bold red")
     elif path.name == Layout(run).internal_report.name and path.parent == Layout(run).internal:
-        output().print("The run has not ended, so the report is not among what may be published.", style="yellow")
+        output().print("The run is not finished, so do not publish this report.", style="yellow")

@@ -280,7 +280,7 @@ def _check_url(url: str) -> None:
 def _tokens(content: Any, most: Tokens) -> Tokens:
     usage = content.get("usage") or {}
     counts = ((usage.get("prompt_tokens"), most.prompt), (usage.get("completion_tokens"), most.completion))
-    return Tokens(*(told if isinstance(told, int) and told >= 0 else bound for told, bound in counts))
+    return Tokens(*(count if isinstance(count, int) and count >= 0 else bound for count, bound in counts))
 
 
 async def _received(response: httpx.Response, largest: int) -> memoryview:

@@ -23,7 +23,7 @@ from gape.language.row import Ends, Row, ends_sentence
 _BATCHES = {"cpu": 32, "cuda": 2048}
 _BURST = 64  # answers that a GPU writes in milliseconds
 _CACHED = 2**12  # prompts in their template, and decoded tokens
-_SAMPLED = 1024  # values of each tensor by which models are told apart
+_SAMPLED = 1024  # values of each tensor that identify a model
 # Variables of chat templates: no thinking, which would use up the tokens, and a fixed date instead of today's.
 _TEMPLATE = {"enable_thinking": False, "date_string": "26 Jul 2024"}
 

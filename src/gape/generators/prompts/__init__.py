@@ -147,7 +147,7 @@ class Prompts:
         `pubmed` and `reddit` then are the paper's prompts, word for word.
         """
         templates = " ".join((*self.random, *self.rephrase, *self.fill, self.alike))
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         used = {name: options for name, options in self.rules.items() if f"{{{name}}}" in templates}
         return BarePrompts(**values | {"widen": "", "openings": (), "rules": used})
 

@@ -61,7 +61,7 @@ def gate(both: Any) -> Any:
 
 
 def rotate_and_keep(
-    heads: Any, turning: int, cosines: Any, sines: Any, slots: Any, places: Any, keys: Any, values: Any
+    heads: Any, turning: int, cosines: Any, sines: Any, slots: Any, positions: Any, keys: Any, values: Any
 ) -> None:
     """Rotate the first `turning` heads of each token by its angles, in place, and store keys and values in a cache."""
     tokens, count, width = heads.shape
@@ -70,7 +70,7 @@ def rotate_and_keep(
         cosines,
         sines,
         slots,
-        places,
+        positions,
         keys,
         values,
         turning,
@@ -163,7 +163,7 @@ def _rotate_and_keep(  # type: ignore[no-untyped-def]
     cosines,
     sines,
     slots,
-    places,
+    positions,
     keys,
     values,
     turning,
@@ -193,8 +193,8 @@ def _rotate_and_keep(  # type: ignore[no-untyped-def]
     tl.store(heads + spots + half, right, mask=turns)
     # The cache is (slots, shared, room, width).
     slot = tl.load(slots + token)
-    place = tl.load(places + token)
-    kept = ((slot * shared + of - (turning - shared)) * room + place) * 2 * half + at
+    position = tl.load(positions + token)
+    kept = ((slot * shared + of - (turning - shared)) * room + position) * 2 * half + at
     is_key = turns & (of >= turning - shared)
     tl.store(keys + kept, left, mask=is_key)
     tl.store(keys + kept + half, right, mask=is_key)

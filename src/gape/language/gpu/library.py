@@ -19,8 +19,8 @@ class Library:
     def read(self, ids: Any, slots: Any) -> None:
         """Read prompts, (n, tokens), into slots, (n,), from their first position on."""
         self._layers.slots = slots
-        places = self._torch.arange(ids.shape[1], device=ids.device).expand(ids.shape)
-        self._forward(ids, places, places.new_full((len(ids),), ids.shape[1]))
+        positions = self._torch.arange(ids.shape[1], device=ids.device).expand(ids.shape)
+        self._forward(ids, positions, positions.new_full((len(ids),), ids.shape[1]))
         self._layers.slots = None
 
     def move(self, slots: Any, to: Any) -> None:
@@ -30,22 +30,22 @@ class Library:
                 layer.keys[to] = layer.keys[slots]
                 layer.values[to] = layer.values[slots]
 
-    def step(self, ids: Any, places: Any, lengths: Any) -> Any:
+    def step(self, ids: Any, positions: Any, lengths: Any) -> Any:
         """Read one token in each of the first slots, (n, 1), and return the next logits, (n, vocabulary).
 
-        `places` is the position of the token, and `lengths` the number of tokens of each slot that count, including
+        `positions` has the position of each token, `lengths` the number of tokens of each slot that count, including
         this one; both are (n,).
         """
-        self._layers.place = places
-        return self._forward(ids, places[:, None], lengths)
+        self._layers.positions = positions
+        return self._forward(ids, positions[:, None], lengths)
 
-    def _forward(self, ids: Any, places: Any, lengths: Any) -> Any:
+    def _forward(self, ids: Any, positions: Any, lengths: Any) -> Any:
         # The library does not change a mask of four dimensions: here it contains the number of tokens each row reads.
         with self._torch.inference_mode():
             return self._model(
                 input_ids=ids,
                 attention_mask=lengths[:, None, None, None],
-                position_ids=places,
+                position_ids=positions,
                 past_key_values=self._cache,
                 use_cache=True,
                 logits_to_keep=1,
@@ -87,11 +87,11 @@ def _attend_to_slots(torch: Any, transformers: Any, model: Any) -> None:
 
 
 class _Layers:
-    """Where the layers of a cache store new keys and values: at the front of `slots`, or at each slot's `place`."""
+    """Where the layers of a cache store new keys and values: in `slots` from the front, or at `positions`."""
 
     def __init__(self) -> None:
         self.slots: Any = None
-        self.place: Any = None
+        self.positions: Any = None
 
 
 def _fixed_cache(torch: Any, transformers: Any, model: Any, count: int, room: int) -> tuple[Any, _Layers]:
@@ -117,8 +117,8 @@ def _fixed_cache(torch: Any, transformers: Any, model: Any, count: int, room: in
                 self.values[where.slots, :, :width] = value_states
                 return key_states, value_states
             first = self._all[: len(key_states)]
-            self.keys[first, :, where.place] = key_states[:, :, 0]
-            self.values[first, :, where.place] = value_states[:, :, 0]
+            self.keys[first, :, where.positions] = key_states[:, :, 0]
+            self.values[first, :, where.positions] = value_states[:, :, 0]
             return self.keys[: len(first)], self.values[: len(first)]
 
         def get_seq_length(self) -> int:

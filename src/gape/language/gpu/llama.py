@@ -70,7 +70,7 @@ class Llama:
         """Read prompts, (n, tokens), into slots, (n,), from their first position on."""
         torch = self._torch
         rows, tokens = ids.shape
-        places = torch.arange(tokens, device=ids.device).expand(rows, tokens)
+        positions = torch.arange(tokens, device=ids.device).expand(rows, tokens)
 
         def attend(heads: Any, _: _Layer) -> Any:
             heads = heads.view(rows, tokens, -1, self._width).transpose(1, 2)
@@ -79,7 +79,7 @@ class Llama:
             return usual(query, key, value, is_causal=True, enable_gqa=self._heads != self._shared).transpose(1, 2)
 
         with torch.inference_mode():
-            self._through(ids, places, slots.repeat_interleave(tokens), attend)
+            self._through(ids, positions, slots.repeat_interleave(tokens), attend)
 
     def move(self, slots: Any, to: Any) -> None:
         """Copy what slots, (n,), have read to other slots, (n,)."""
@@ -88,10 +88,10 @@ class Llama:
                 layer.keys[to] = layer.keys[slots]
                 layer.values[to] = layer.values[slots]
 
-    def step(self, ids: Any, places: Any, lengths: Any) -> Any:
+    def step(self, ids: Any, positions: Any, lengths: Any) -> Any:
         """Read one token in each of the first slots, (n, 1), and return the next logits, (n, vocabulary).
 
-        `places` is the position of the token, and `lengths` the number of tokens of each slot that count, including
+        `positions` has the position of each token, `lengths` the number of tokens of each slot that count, including
         this one; both are (n,).
         """
         shared = self._heads // self._shared
@@ -102,16 +102,16 @@ class Llama:
             return self._operations.attention(query, keys, values, lengths, self._width**-0.5)
 
         with self._torch.inference_mode():
-            return self._model.lm_head(self._through(ids, places[:, None], self._all[: len(ids)], attend))
+            return self._model.lm_head(self._through(ids, positions[:, None], self._all[: len(ids)], attend))
 
-    def _through(self, ids: Any, places: Any, slots: Any, attend: Any) -> Any:
+    def _through(self, ids: Any, positions: Any, slots: Any, attend: Any) -> Any:
         """Return the output of the last norm for tokens, (tokens, width), with the given attention."""
         linear, rms_norm = self._torch.nn.functional.linear, self._torch.nn.functional.rms_norm
         ops, inner = self._operations, self._model.model
         stream = inner.embed_tokens(ids)  # (rows, tokens, width)
-        cosines, sines = (angles.reshape(-1, self._width) for angles in inner.rotary_emb(stream, places))
-        # Kernels read by address, so places and slots must not be views that repeat one number.
-        stream, places = stream.reshape(-1, stream.shape[-1]), places.reshape(-1).contiguous()
+        cosines, sines = (angles.reshape(-1, self._width) for angles in inner.rotary_emb(stream, positions))
+        # Kernels read by address, so positions and slots must not be views that repeat one number.
+        stream, positions = stream.reshape(-1, stream.shape[-1]), positions.reshape(-1).contiguous()
         turning = self._heads + self._shared
         weights = [layer.before for layer in self._layers[1:]] + [inner.norm.weight]
         normed = rms_norm(stream, (stream.shape[1],), self._layers[0].before, self._eps)
@@ -122,7 +122,7 @@ class Llama:
                     (heads[:, : self._heads], heads[:, self._heads : turning]), layer.head_norms, strict=True
                 ):
                     part.copy_(rms_norm(part, (self._width,), weight, self._eps))
-            ops.rotate_and_keep(heads, turning, cosines, sines, slots, places, layer.keys, layer.values)
+            ops.rotate_and_keep(heads, turning, cosines, sines, slots, positions, layer.keys, layer.values)
             change = linear(attend(heads, layer).reshape(len(stream), -1), *layer.outer)
             normed = ops.add_and_norm(stream, change, layer.between, self._eps)
             change = linear(ops.gate(linear(normed, *layer.gates)), *layer.down)

@@ -24,17 +24,17 @@ def gate(both: Any) -> Any:
 
 
 def rotate_and_keep(
-    heads: Any, turning: int, cosines: Any, sines: Any, slots: Any, places: Any, keys: Any, values: Any
+    heads: Any, turning: int, cosines: Any, sines: Any, slots: Any, positions: Any, keys: Any, values: Any
 ) -> None:
     """Rotate the first `turning` heads of each token by its angles, in place, and store keys and values in a cache.
 
     `heads` is (tokens, queries + keys + values, width) with as many values as keys, the angles (tokens, width), `slots`
-    and `places` (tokens,), the cache two of (slots, heads, room, width).
+    and `positions` (tokens,), the cache two of (slots, heads, room, width).
     """
     turned = heads[:, :turning]
     first, second = turned.float().chunk(2, dim=-1)
     other = torch.cat((-second, first), dim=-1)
     turned.copy_(turned.float() * cosines[:, None].float() + other * sines[:, None].float())
     shared = keys.shape[1]
-    keys[slots, :, places] = heads[:, turning - shared : turning]
-    values[slots, :, places] = heads[:, turning:]
+    keys[slots, :, positions] = heads[:, turning - shared : turning]
+    values[slots, :, positions] = heads[:, turning:]
