@@ -116,7 +116,7 @@ def test_an_unfinished_run_says_so_and_stays_out_of_the_release(unfinished: Path
     result = gape("report", unfinished)
     path = unfinished / "internal" / "report.html"
     assert result.stdout.startswith(f"{path}\n")
-    assert "has not ended" in result.stdout
+    assert "is not finished" in result.stdout
     assert not (unfinished / "release").exists()
     words = words_of(path)
     assert "Not finished: 2 of 3 rounds are done" in words
