@@ -90,6 +90,10 @@ class Mixed(Modality):
         """Read public rows."""
         return load_rows(path, self.schema).content
 
+    def telling(self, samples: Samples) -> list[str]:
+        """Return all texts of rows: a text tells who wrote it, whatever the other cells are."""
+        return self._texts(samples)
+
     def written(self, writer: TextWriter) -> Generator:
         """Return the generator that draws cells and lets `writer` write the texts."""
         return MixedGenerator(self.schema, writer, writer.prompts.given)
