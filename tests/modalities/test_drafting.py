@@ -39,6 +39,11 @@ def test_a_draft_does_not_depend_on_anything_but_types() -> None:
     assert draft_schema([ROWS[0] | {"stars": "many"}]) != draft_schema(ROWS)
 
 
+def test_lists_are_drafted_as_conversations() -> None:
+    tables = tomllib.loads(draft_schema([{"chat": [{"role": "zebra", "content": "quokka"}]}]))
+    assert tables == {"chat": {"roles": [FILL_IN], "least": FILL_IN, "most": FILL_IN, "words": FILL_IN}}
+
+
 def test_names_that_may_be_content_are_left_out() -> None:
     long = "a name that has too many words to be a name"
     draft = draft_schema([{"stars": 1, long: 2, 'a "b"\\': 3}])

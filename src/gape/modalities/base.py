@@ -110,6 +110,10 @@ class Modality:
         """Reject a corpus that cannot be read."""
         self.read_corpus(path, column)
 
+    def telling(self, samples: Samples) -> list[str]:
+        """Return the texts that tell who a record is about: none may be both in the private data and in a corpus."""
+        return [str(sample) for sample in samples]
+
     # The parts of a run
 
     def generator(self) -> Generator:

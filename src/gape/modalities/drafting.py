@@ -33,6 +33,8 @@ _KINDS = {
     "date": '# dates: write bounds such as 2015-01-01\nleast = {mark}\nmost = {mark}\nresolution = "day"',
     "truth": 'choices = ["false", "true"]',
     "text": '# texts: what they are, such as "customer reviews of restaurants"\ntext = {mark}\nwords = {mark}',
+    "turns": '# conversations: roles such as "customer", and numbers of turns\n'
+    "roles = [{mark}]\nleast = {mark}\nmost = {mark}\nwords = {mark}",
     "string": '# all possible values; or text = "what the texts are", words = 80\nchoices = [{mark}]',
 }
 
@@ -60,6 +62,8 @@ def _kind(cell: object) -> str:
         return "truth"
     if isinstance(cell, str):
         return _kind_of_text(cell.strip())
+    if isinstance(cell, list | np.ndarray):
+        return "turns"
     if isinstance(cell, Integral):
         return "whole"
     if isinstance(cell, date | np.datetime64):

@@ -18,8 +18,8 @@ from gape.core.errors import InputError
 from gape.core.types import Samples
 from gape.modalities.base import Modality
 from gape.modalities.mixed import Mixed
-from gape.modalities.mixed.columns import is_prose
 from gape.modalities.rows import Rows
+from gape.modalities.rows.columns import holds_texts
 from gape.modalities.rows.schema import column_tables
 from gape.modalities.text import Text
 from gape.modalities.vectors import Vectors
@@ -57,7 +57,7 @@ def usual_modality(schema: object) -> str:
         tables = column_tables(schema)
     except InputError:
         return Rows.name  # which raises the error
-    return Mixed.name if any(map(is_prose, tables.values())) else Rows.name
+    return Mixed.name if any(map(holds_texts, tables.values())) else Rows.name
 
 
 def is_part(head: str) -> bool:

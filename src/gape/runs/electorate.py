@@ -1,6 +1,7 @@
 """The private side of a run: how its records are opened, identified by the ledger, and vote."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -111,7 +112,11 @@ def refuse_shared_corpus(settings: Settings, private: Private, embedder: Callabl
     """
     if settings.corpus_may_share or generator_kind(settings) != "corpus":
         return
-    if shares_texts(private, public_texts(settings), embedder):
+    public, own = public_texts(settings), private
+    if isinstance(private, Records):
+        public = settings.records.telling(as_samples(list(public)))
+        own = replace(private, content=as_samples(settings.records.telling(private.content)))
+    if shares_texts(own, public, embedder):
         raise PrivacyError(
             f"the corpus {settings.generator.partition(':')[2]} contains at least one private record, and its texts "
             "are published unchanged; name a corpus made without the private data, or give corpus_may_share if the "

@@ -111,7 +111,7 @@ def _as_csv(table: pa.Table) -> bytes:
             columns += [[cell[i] for cell in cells] for i in range(width)]
         else:
             names.append(name)
-            columns.append(cells)
+            columns.append([json.dumps(cell, ensure_ascii=False) if isinstance(cell, list) else cell for cell in cells])
     text = io.StringIO(newline="")
     writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
     writer.writerow(names)

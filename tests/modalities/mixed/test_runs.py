@@ -157,6 +157,16 @@ def test_a_corpus_of_rows_can_stand_in_for_a_model(data: Path) -> None:
     assert all(row["review"].startswith("The soup of day") for row in rows)
 
 
+def test_a_corpus_with_a_private_text_is_refused_whatever_its_other_cells_are(data: Path) -> None:
+    review = f"We went there on day 7, and asked for {CANARIES[1]}. It was good."
+    lines = ["stars,price,seen,title,review", f'1,1,2022-12-01,,"{review}"', "1,1,2022-12-01,,Another text of a day."]
+    Path("public.csv").write_text("\n".join(lines) + "\n")
+    flags = ("--schema", "reviews.toml", "--epsilon", "4", "--samples", "6", "--rounds", "2")
+    message = one_line_error(gape("plan", data, *flags, "--generator", "corpus:public.csv"))
+    assert "contains at least one private record" in message
+    assert CANARIES[1] not in message
+
+
 def test_a_schema_with_texts_decides_the_modality(data: Path) -> None:
     assert usual_modality("reviews.toml") == "mixed"
     Path("plain.toml").write_text("[stars]\nchoices = [1, 2]\n")

@@ -19,6 +19,7 @@ from gape.modalities.base import Columns, Groups, Modality, TextWriter
 from gape.modalities.mixed.embedder import MixedEmbedder
 from gape.modalities.mixed.generator import MixedGenerator
 from gape.modalities.mixed.schema import MixedSchema
+from gape.modalities.mixed.turns import Turns
 from gape.modalities.records import Records
 from gape.modalities.rows.embedder import RowEmbedder
 from gape.modalities.rows.load import load_rows
@@ -76,7 +77,8 @@ class Mixed(Modality):
     @property
     def words(self) -> int:
         """About how many words the texts of a row have together."""
-        return sum(text.words for text in self.schema.texts.values())
+        columns = self.schema.texts.values()
+        return sum(text.words * (text.most if isinstance(text, Turns) else 1) for text in columns)
 
     def read(self, source: object, columns: Columns) -> Records:
         """Read the rows of a table."""
@@ -87,6 +89,10 @@ class Mixed(Modality):
     def read_corpus(self, path: str, column: str | None) -> Samples:  # noqa: ARG002  (all columns count)
         """Read public rows."""
         return load_rows(path, self.schema).content
+
+    def telling(self, samples: Samples) -> list[str]:
+        """Return all texts of rows: a text tells who wrote it, whatever the other cells are."""
+        return self._texts(samples)
 
     def written(self, writer: TextWriter) -> Generator:
         """Return the generator that draws cells and lets `writer` write the texts."""
@@ -186,4 +192,6 @@ def _runs(measure: _Runs, private: list[str], texts: list[str]) -> list[Measure]
 
 
 def _shown(cell: object) -> str:
+    if isinstance(cell, list):
+        return " / ".join(f"{turn['role']}: {turn['content']}" for turn in cell)
     return "" if cell is None else str(cell)

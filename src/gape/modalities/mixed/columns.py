@@ -36,20 +36,27 @@ class Prose:
         return text
 
 
-def is_prose(table: Mapping[str, Any]) -> bool:
-    """Return whether a table of a schema describes a column of texts."""
-    return "text" in table
-
-
 def prose_of(table: Mapping[str, Any], where: str) -> Prose:
     """Return the column of texts that a table of a schema describes."""
     refuse_unknown_keys(table, ("text", "words", "agrees"), where)
-    about, words, agrees = table["text"], table.get("words", Prose.words), table.get("agrees")
+    about = table["text"]
     if not isinstance(about, str) or not about.strip():
         raise InputError(f'text of {where} must say what the texts are, got {brief(about)}; write "customer reviews"')
-    if type(words) is not int or not 1 <= words <= MOST_WORDS:
-        raise InputError(f"words of {where} must be an integer from 1 to {MOST_WORDS:,}, got {brief(words)}")
+    words = words_of(table, Prose.words, MOST_WORDS, where)
+    return Prose(" ".join(about.split()).rstrip(".:"), words, may_be_missing(table, where), agrees_of(table, where))
+
+
+def words_of(table: Mapping[str, Any], usual: int, most: int, where: str) -> int:
+    """Return about how many words a text has."""
+    words = table.get("words", usual)
+    if type(words) is not int or not 1 <= words <= most:
+        raise InputError(f"words of {where} must be an integer from 1 to {most:,}, got {brief(words)}")
+    return words
+
+
+def agrees_of(table: Mapping[str, Any], where: str) -> tuple[str, ...] | None:
+    """Return the columns that a text must agree with; None if they are not named."""
+    agrees = table.get("agrees")
     if agrees is not None and not (isinstance(agrees, list) and all(isinstance(name, str) for name in agrees)):
         raise InputError(f"agrees of {where} must be a list of columns, got {brief(agrees)}")
-    about = " ".join(about.split()).rstrip(".:")
-    return Prose(about, words, may_be_missing(table, where), None if agrees is None else tuple(agrees))
+    return None if agrees is None else tuple(agrees)

@@ -15,6 +15,7 @@ from gape.generators.reading import Draft
 from gape.generators.resampled import ResampledText
 from gape.modalities.base import TextWriter
 from gape.modalities.mixed.schema import MixedSchema
+from gape.modalities.mixed.turns import Turns, TurnsWriter
 from gape.modalities.rows.generator import RowGenerator
 
 _Row: TypeAlias = dict[str, Any]  # cells and texts by column; None for a missing one
@@ -54,7 +55,8 @@ class MixedGenerator:
                 self._new_drafts(name, [rows[index] for index in asked], rng),
                 len(asked),
                 self.writer.prompts.name,
-                distinct=self.writer.distinct,
+                # Conversations begin alike, and are not copies for that.
+                distinct=self.writer.distinct and not isinstance(self.schema.texts[name], Turns),
             )
             for index, text in zip(asked, texts, strict=True):
                 rows[index][name] = text or ""
@@ -122,13 +124,14 @@ class MixedGenerator:
     def _new_drafts(self, name: str, rows: Sequence[_Row], rng: np.random.Generator) -> Callable[[int], Draft]:
         return lambda index: self._writer(name, rows[index]).new(rng)
 
-    def _writer(self, name: str, row: Mapping[str, Any]) -> TextWriter:
+    def _writer(self, name: str, row: Mapping[str, Any]) -> TextWriter | TurnsWriter:
         """Return the writer of a text, with prompts that contain the cells that it must agree with."""
         text = self.schema.texts[name]
         told = [(other, row[other]) for other in self.schema.told(name) if row[other] is not None]
         cells = "\n".join(f"{other}: {delimited(cell) if other in self.schema.texts else cell}" for other, cell in told)
         prompts = replace(self.writer.prompts, domain=text.about, words=text.words, given=self.given, cells=cells)
-        return replace(self.writer, prompts=prompts)
+        writer = replace(self.writer, prompts=prompts)
+        return TurnsWriter(writer, text) if isinstance(text, Turns) else writer
 
     def _one_text(self, row: _Row, rng: np.random.Generator) -> str | None:
         written = [name for name in self.schema.texts if row[name] is not None]

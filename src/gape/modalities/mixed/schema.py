@@ -1,6 +1,7 @@
 """Schemas of rows that hold texts beside other cells.
 
-The file is that of a table (`gape.modalities.rows.schema`), with one more kind of column:
+The file is that of a table (`gape.modalities.rows.schema`), with a kind of column for texts, and one for conversations
+(`gape.modalities.mixed.turns`):
 
     [review]
     text = "customer reviews of restaurants"    # what the texts are
@@ -23,8 +24,9 @@ from typing import Any
 from gape._support.values import brief
 from gape.core.errors import InputError
 from gape.core.types import Samples, as_samples
-from gape.modalities.mixed.columns import Prose, is_prose, prose_of
-from gape.modalities.rows.columns import Choices, Column, weight_of
+from gape.modalities.mixed.columns import Prose, prose_of
+from gape.modalities.mixed.turns import turns_of
+from gape.modalities.rows.columns import Choices, Column, holds_texts, weight_of
 from gape.modalities.rows.schema import Schema, column_tables
 
 # Whether a text that may be missing is there, as a column of cells (`MixedSchema.outline`).
@@ -57,11 +59,13 @@ class MixedSchema:
     def read(cls, path: str | Path) -> "MixedSchema":
         """Read a schema from TOML."""
         tables = column_tables(path)
-        texts, weights = {}, {}
+        texts: dict[str, Prose] = {}
+        weights: dict[str, float] = {}
         for name, table in tables.items():
-            if is_prose(table):
+            if holds_texts(table):
                 where = f"column {brief(name)} of {path}"
-                texts[name], weights[name] = prose_of(table, where), weight_of(table, where)
+                texts[name] = turns_of(table, where) if "roles" in table else prose_of(table, where)
+                weights[name] = weight_of(table, where)
         if not texts:
             raise InputError(f"{path} has no column of texts; use the modality rows, or describe one with text = ...")
         others = {name: table for name, table in tables.items() if name not in texts}

@@ -211,6 +211,11 @@ def _dates(table: Mapping[str, Any], *, missing: bool) -> Dates:
     return Dates.between(least, most, str(table.get("resolution", "day")), missing=missing)
 
 
+def holds_texts(table: Mapping[str, Any]) -> bool:
+    """Return whether a table of a schema describes a column of texts or conversations."""
+    return "text" in table or "roles" in table
+
+
 def refuse_unknown_keys(table: Mapping[str, Any], own: tuple[str, ...], where: str) -> None:
     """Refuse a key that columns of a kind do not have."""
     known = (*own, *COMMON)

@@ -38,7 +38,17 @@ import numpy as np
 from gape._support.values import brief, toml_file
 from gape.core.errors import InputError
 from gape.core.types import Floats, Indices, Samples, as_samples
-from gape.modalities.rows.columns import FILL_IN, MOST_CHOICES, Choices, Column, Dates, Numbers, column_of, weight_of
+from gape.modalities.rows.columns import (
+    FILL_IN,
+    MOST_CHOICES,
+    Choices,
+    Column,
+    Dates,
+    Numbers,
+    column_of,
+    holds_texts,
+    weight_of,
+)
 from gape.modalities.tables import missing
 
 __all__ = ["MOST_CHOICES", "Choices", "Column", "Dates", "Numbers", "Schema"]
@@ -74,7 +84,7 @@ class Schema:
         columns, weights = {}, {}
         for name, table in tables.items():
             where = f"column {brief(name)} of {path}"
-            if "text" in table:
+            if holds_texts(table):
                 raise InputError(f"{where} holds texts; use the modality mixed")
             columns[name], weights[name] = column_of(table, where), weight_of(table, where)
         return cls(columns, {name: weight for name, weight in weights.items() if weight != 1})
