@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from gape.core.copies import Distinct
+from gape.core.errors import InputError
 from gape.core.protocols import Candidates, Selection, Selector
 from gape.core.types import Floats, Indices, NoisyVotes, Points, texts_of
 from gape.generators.labels import PerLabel
@@ -53,8 +54,8 @@ class Tried:
         return select
 
     def __call__(self, votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
-        """Refuse: the rule needs the samples."""
-        raise NotImplementedError
+        """Refuse: near copies are told apart by the samples."""
+        raise InputError("this rule needs the candidates; ask it through among")
 
     def _believed(self, votes: Floats) -> Floats:
         if not self.remember:
