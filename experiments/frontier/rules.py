@@ -11,9 +11,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from gape.core.copies import Distinct
-from gape.core.errors import InputError
 from gape.core.protocols import Candidates, Selection, Selector
-from gape.core.types import Floats, Indices, NoisyVotes, Points, texts_of
+from gape.core.types import Floats, Indices, NoisyVotes, Points, as_samples, texts_of
 from gape.generators.labels import PerLabel
 from gape.selection.local_search import local_search
 from gape.selection.seats import fill_distinct_seats
@@ -54,8 +53,9 @@ class Tried:
         return select
 
     def __call__(self, votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
-        """Refuse: near copies are told apart by the samples."""
-        raise InputError("this rule needs the candidates; ask it through among")
+        """Select among candidates whose texts are not known."""
+        unknown = as_samples([str(index) for index in range(len(votes))])
+        return self.among(Candidates(unknown, np.zeros(len(votes))))(votes, points, size, rng)
 
     def _believed(self, votes: Floats) -> Floats:
         if not self.remember:
