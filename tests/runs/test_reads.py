@@ -11,6 +11,7 @@ import pytest
 
 from command import gape as command
 from gape.modalities import registry
+from gape.modalities.rows import schema
 
 SCHEMA = """
 [age]
@@ -36,6 +37,7 @@ sys.addaudithook(_note)  # cannot be removed, but counts only inside `opened`
 def opened() -> Iterator[Counter[str]]:
     """Count how often each TOML file is opened, with an empty cache of schemas, as in a new process."""
     registry._opened.cache_clear()
+    schema._tables.cache_clear()
     _counting.append(Counter())
     try:
         yield _counting[-1]

@@ -20,7 +20,7 @@ from gape.modalities.base import Modality
 from gape.modalities.mixed import Mixed
 from gape.modalities.rows import Rows
 from gape.modalities.rows.columns import holds_texts
-from gape.modalities.rows.schema import column_tables
+from gape.modalities.rows.schema import column_tables, file_state
 from gape.modalities.text import Text
 from gape.modalities.vectors import Vectors
 
@@ -68,20 +68,12 @@ def is_part(head: str) -> bool:
 
 def modality(name: str, schema: str | None = None) -> Modality:
     """Return the modality of this name with its schema, which is read again only if the file changes."""
-    return _opened(name, schema, None if schema is None else _state(schema))
+    return _opened(name, schema, None if schema is None else file_state(schema))
 
 
 @lru_cache(16)
 def _opened(name: str, schema: str | None, state: object) -> Modality:  # noqa: ARG001  (part of the key)
     return kind_named(name)(schema)
-
-
-def _state(schema: str) -> tuple[int, ...] | None:
-    try:
-        status = Path(schema).stat()
-    except (OSError, ValueError):
-        return None  # the modality raises the error
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def modality_of(given: Modality | None, parts: Mapping[str, str], samples: Samples) -> Modality:

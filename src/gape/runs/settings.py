@@ -265,7 +265,9 @@ class Settings:
             values |= {name: value for name, value in layer.items() if value is not None}
         preset = values.get("preset", "gape")
         usual = dict(PRESETS.get(preset, {}) if isinstance(preset, str) else {})
-        kind = kind_named(str(values.setdefault("modality", usual_modality(values.get("schema")))))
+        if "modality" not in values:
+            values["modality"] = usual_modality(values.get("schema"))
+        kind = kind_named(str(values["modality"]))
         usual = {**kind.defaults, **{name: value for name, value in usual.items() if name not in kind.unused}}
         return cls(**{**usual, **values})
 

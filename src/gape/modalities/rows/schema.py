@@ -30,6 +30,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,21 @@ class Schema:
 
 
 def column_tables(path: str | Path) -> dict[str, dict[str, Any]]:
-    """Read the tables of a schema file, one per column."""
+    """Read the tables of a schema file, one per column. The file is read again only if it changes."""
+    return _tables(str(path), file_state(path))
+
+
+def file_state(path: str | Path) -> tuple[int, ...] | None:
+    """Return what tells whether a file has changed; None if it cannot be read."""
+    try:
+        status = Path(path).stat()
+    except (OSError, ValueError):
+        return None  # whoever reads it raises the error
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+@lru_cache(16)
+def _tables(path: str, state: object) -> dict[str, dict[str, Any]]:  # noqa: ARG001  (part of the key)
     tables = toml_file(path, "the columns of")
     for name, table in tables.items():
         if not isinstance(table, dict):
