@@ -6,8 +6,8 @@ import pytest
 
 import parts
 from gape.core.errors import BudgetError, InputError
-from gape.core.protocols import Selector
-from gape.core.types import Floats, Samples
+from gape.core.protocols import Candidates, Selection, Selector
+from gape.core.types import Floats, NoisyVotes, Points, Samples
 from gape.embedders.identity import IdentityEmbedder
 from gape.evolution.evolve import evolve
 from gape.evolution.plan import Plan
@@ -86,16 +86,39 @@ def test_a_wide_start_is_voted_on_as_it_is() -> None:
 
 
 def test_a_selector_that_wants_to_see_the_candidates_does() -> None:
-    seen: list[Samples] = []
+    seen: list[Candidates] = []
 
     class Looking(Ranking):
-        def among(self, samples: Samples) -> Selector:
-            seen.append(samples)
+        def among(self, candidates: Candidates) -> Selector:
+            seen.append(candidates)
             return Ranking()
 
     proposals = [state.proposal for state in states(FREE, Looking()) if state.proposal is not None]
     assert len(proposals) == FREE.rounds
-    assert all(np.array_equal(got, each.samples) for got, each in zip(seen, proposals, strict=True))
+    for candidates, proposal in zip(seen, proposals, strict=True):
+        assert np.array_equal(candidates.samples, proposal.samples)
+        assert np.array_equal(candidates.scales, proposal.scales)
+        assert candidates.before is None  # ranking remembers nothing
+
+
+def test_what_is_believed_of_a_survivor_reaches_its_variations() -> None:
+    seen: list[Candidates] = []
+
+    class Believing(Ranking):
+        def among(self, candidates: Candidates) -> Selector:
+            seen.append(candidates)
+
+            def select(votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> Selection:
+                chosen = Ranking()(votes, points, size, rng)
+                return replace(chosen, believed=np.arange(len(chosen.indices), dtype=np.float64) + 0.5)
+
+            return select
+
+    proposals = [state.proposal for state in states(FREE, Believing()) if state.proposal is not None]
+    assert seen[0].before is None
+    for candidates, proposal in zip(seen[1:], proposals[1:], strict=True):
+        assert candidates.before is not None
+        assert np.array_equal(candidates.before, proposal.parents + 0.5)
 
 
 def test_samples_need_not_be_kept() -> None:
