@@ -11,7 +11,7 @@ import numpy as np
 from gape.core.protocols import Selector
 from gape.evolution.plan import Plan
 from gape.runs.resolve import VARIATIONS
-from gape.runs.selector import paper_threshold
+from gape.runs.selector import threshold_of
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
 
@@ -66,7 +66,7 @@ class Setting:
             made = Gape(separation, plan.sigma, spare=_USUAL_SPARE) if self.signed else Gape.for_corpus(plan.sigma)
             made = replace(made, separation=separation)
         else:
-            tau = paper_threshold(plan) if self.threshold == "paper" else float(self.threshold) * plan.sigma
+            tau = threshold_of(plan) if self.threshold == "paper" else float(self.threshold) * plan.sigma
             made = Gape(separation, tau, signed=self.signed)
         return replace(made, **dict(self.rule))
 

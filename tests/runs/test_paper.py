@@ -17,7 +17,7 @@ from gape.privacy.noise import SeededNoise
 from gape.runs.folder.stored import SettingsFolder
 from gape.runs.method import method_in_words
 from gape.runs.progress import Progress
-from gape.runs.selector import paper_threshold
+from gape.runs.selector import threshold_of
 from gape.runs.settings import Settings
 from gape.runs.synthesize import resume, run_text
 from generators.writing import write
@@ -80,7 +80,7 @@ def test_a_model_writes_for_it_from_plan_to_card(here: Path) -> None:
     assert rule is not None
     assert rule[2] == "spare=0.0, signed=True, noise=None, centres=1.0, distinct=False"
     plan = gape.Plan(**begun["plan"] | {"scales": tuple(begun["plan"]["scales"])})
-    assert float(rule[1]) == paper_threshold(plan)
+    assert float(rule[1]) == threshold_of(plan)
     assert "BarePrompts(" in begun["parts"]["generator"]
     assert [done["certified"] for done in selections(run)] == [True, True]
     assert not (run / "internal" / "rounds" / "002" / "rewritten.parquet").exists()  # no last pass

@@ -6,6 +6,7 @@ from typing import Any
 
 from gape.core.protocols import Selector
 from gape.evolution.plan import Plan
+from gape.evolution.theory import paper_threshold
 from gape.generators.labels import PerLabel
 from gape.runs.generator import generator_kind, writes
 from gape.runs.settings import Settings
@@ -37,9 +38,9 @@ def make_selector(settings: Settings, plan: Plan, recorded: str | None = None) -
     return rule
 
 
-def paper_threshold(plan: Plan) -> float:
-    """Return tau of Algorithm 4, line 6: no candidate without votes exceeds it in any round, with probability 95%."""
-    return plan.sigma * math.sqrt(2 * math.log(6 * plan.rounds * plan.candidates / _FAILURE))
+def threshold_of(plan: Plan) -> float:
+    """Return tau of Algorithm 4 for a plan, with the failure probability beta = 0.05."""
+    return paper_threshold(plan.sigma, plan.rounds, plan.candidates, _FAILURE)
 
 
 def estimates_votes(settings: Settings) -> bool:
@@ -91,7 +92,7 @@ def _gape(settings: Settings, plan: Plan) -> Selector:
 
 
 def _paper(settings: Settings, plan: Plan) -> Gape:
-    return Gape.paper(_separation(settings), paper_threshold(plan), certify=True)
+    return Gape.paper(_separation(settings), threshold_of(plan), certify=True)
 
 
 def _per_label(settings: Settings, rule: Selector) -> Selector:
