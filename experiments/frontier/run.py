@@ -58,7 +58,7 @@ TRIED = {
     **{f"chosen-without-{part}": without(part) for part in ("operator", "families", "last-pass", "start")},
     "default": VARIANTS["gape"],
     "gape": VARIANTS["without-memory"],
-    "augpe": VARIANTS["augpe"],
+    **{name: VARIANTS[name] for name in ("augpe", "subsamplepe", "gape-paper")},
     "ranking": Variant(selector="ranking", **_PLAIN),
     "gape-half-votes": Variant(votes=0.5, remembers=False),
     "gape-all": tried("gape", centres=1.0),

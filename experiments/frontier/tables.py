@@ -16,7 +16,18 @@ from gape.evaluation.compare import SeedMean
 
 RESULTS = Path(__file__).parent / "results"
 BEFORE = Path(__file__).parents[1] / "varied_text" / "results"
-DATASETS = {"reddit": "Reddit", "pubmed": "PubMed", "yelp": "Yelp"}
+DATASETS = {"reddit": "Reddit", "pubmed": "PubMed", "yelp": "Yelp", "goemotions": "GoEmotions"}
+METHODS = {
+    "default": "default",
+    "ranking": "ranking, as many votes",
+    "chosen": "chosen",
+    "before": "before",
+    "augpe": "AugPE",
+    "subsamplepe": "SubsamplePE",
+    "gape-paper": "the paper's GAPE",
+}
+EPSILONS = (0.5, 1.0, 4.0, 8.0)
+_FIGURES = (("recall", 1), ("W1", -1), ("next-word", 1), ("stars", 1))
 
 
 @dataclass(frozen=True)
@@ -53,58 +64,41 @@ def _run(path: Path) -> Run:
     return Run(path.name.partition("--")[0], float(cell["epsilon"]), int(cell["seed"]), known)
 
 
-def grid() -> list[str]:
-    """Compare the chosen rule with the default of before, AugPE and real records, at the end of the runs."""
+def grid(dataset: str) -> list[str]:
+    """List the means over seeds of every method that ran at several epsilons, at the end of the runs."""
+    runs = [*read(RESULTS / dataset), *(run for run in read(BEFORE / dataset) if run.method == "before")]
+    real = [run for run in runs if run.method == "real"]
     rows = []
-    for dataset, name in DATASETS.items():
-        runs, before = read(RESULTS / dataset), read(BEFORE / dataset)
-        real = [run for run in runs if run.method == "real"]
-        for epsilon in (1.0, 4.0):
-            chosen, old, augpe = (
-                [run for run in some if run.method == method and run.epsilon == epsilon]
-                for some, method in ((runs, "chosen"), (before, "before"), (runs, "augpe"))
-            )
-            for label, some in (("chosen", chosen), ("before", old), ("AugPE", augpe)):
-                rows.append([f"{name}, epsilon {epsilon:g}, {label}", str(len(some)), *_cells(some, real)])
-        rows.append([f"{name}, as many real records", str(len(real)), *_cells(real, real)])
-    return _table(
-        [
-            "",
-            "runs",
-            "recall",
-            "W1",
-            "repeat another",
-            "openings",
-            "pairs",
-            "of real pairs",
-            "lineages",
-            "next-word",
-            "stars",
-        ],
-        rows,
-    )
+    for epsilon in EPSILONS:
+        for method, name in METHODS.items():
+            if own := [run for run in runs if run.method == method and run.epsilon == epsilon]:
+                rows.append([f"epsilon {epsilon:g}, {name}", str(len(own)), *_cells(own, real)])
+    rows.append(["as many real records", str(len(real)), *_cells(real, real)])
+    figures = ("recall", "W1", "repeat another", "openings", "pairs", "of real pairs", "lineages", "next-word", "stars")
+    return _table([DATASETS[dataset], "runs", *figures], rows)
 
 
-def paired() -> list[str]:
-    """Compare the chosen rule with the default of before by seed: mean differences with 95% t-intervals."""
+def paired(method: str, other: str) -> list[str]:
+    """Compare two methods by seed: mean differences with 95% t-intervals."""
     rows = []
     for dataset, name in DATASETS.items():
-        chosen = {(run.epsilon, run.seed): run for run in read(RESULTS / dataset) if run.method == "chosen"}
-        old = {(run.epsilon, run.seed): run for run in read(BEFORE / dataset) if run.method == "before"}
-        for epsilon in (1.0, 4.0):
-            shared = [key for key in sorted(chosen) if key in old and key[0] == epsilon]
-            row = [f"{name}, epsilon {epsilon:g}", str(len(shared))]
-            for figure, sign in (("recall", 1), ("W1", -1), ("next-word", 1), ("stars", 1)):
-                if any(figure not in chosen[key].figures for key in shared):
-                    row.append("")
-                    continue
-                gain = SeedMean(
-                    tuple(sign * (chosen[key].figures[figure] - old[key].figures[figure]) for key in shared)
-                )
-                reach = f" ± {gain.reach:.3f}" if len(shared) > 1 else ""
-                row.append(f"{gain.mean:+.3f}{reach}")
-            rows.append(row)
-    return _table(["better by", "pairs of runs", "recall", "W1", "next-word", "stars"], rows)
+        runs = [*read(RESULTS / dataset), *(run for run in read(BEFORE / dataset) if run.method == "before")]
+        ours, theirs = (
+            {(run.epsilon, run.seed): run.figures for run in runs if run.method == wanted} for wanted in (method, other)
+        )
+        for epsilon in EPSILONS:
+            shared = [key for key in sorted(ours) if key in theirs and key[0] == epsilon]
+            if shared:
+                gains = (_gain([(ours[key], theirs[key]) for key in shared], *figure) for figure in _FIGURES)
+                rows.append([f"{name}, epsilon {epsilon:g}", str(len(shared)), *gains])
+    return _table(["better by", "pairs of runs", *(figure for figure, _ in _FIGURES)], rows)
+
+
+def _gain(pairs: Sequence[tuple[dict[str, float], dict[str, float]]], figure: str, sign: int) -> str:
+    if any(figure not in own for own, _ in pairs):
+        return ""
+    gain = SeedMean(tuple(sign * (own[figure] - other[figure]) for own, other in pairs))
+    return f"{gain.mean:+.3f}" + (f" ± {gain.reach:.3f}" if len(pairs) > 1 else "")
 
 
 def single(dataset: str, epsilon: float) -> list[str]:
@@ -148,7 +142,9 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
 
 def tables() -> list[list[str]]:
     """Return all tables of the README, in order."""
-    return [grid(), paired(), single("reddit", 1.0), single("reddit", 4.0), single("pubmed", 1.0)]
+    grids = [grid(dataset) for dataset in DATASETS]
+    against = [paired("default", other) for other in ("ranking", "augpe", "before")]
+    return [*grids, *against, single("reddit", 1.0), single("reddit", 4.0), single("pubmed", 1.0)]
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from gape.evaluation.compare.grid import Cell
 from gape.evolution.plan import Plan
 from gape.generators.labels import LabelledEmbedder, LabelledGenerator, PerLabel, labelled
 from gape.generators.prompted import PromptedText
-from gape.generators.prompts import Prompts, load
+from gape.generators.prompts import Prompts, generic, load
 from gape.generators.resampled import ResampledText
 from gape.language.request import LanguageModel
 from gape.language.transformers import TransformersModel
@@ -36,9 +36,11 @@ from gape.modalities import Records, load_texts
 from gape.runs.advice import usual_delta
 from gape.runs.generator import about_label
 from gape.runs.resolve import VARIATIONS
+from gape.runs.selector import threshold_of
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
 from gape.selection.remembering import Remembering
+from gape.selection.separation import paper_separation
 from gape.selection.subsampling import Subsampling
 
 SAMPLES, ROUNDS, WORDS, HELD_OUT = 500, 6, 100, 0.1
@@ -51,12 +53,15 @@ class Dataset:
     column: str
     prompts: str
     label: str | None = None
+    words: int = WORDS  # of a text, about
+    domain: str | None = None  # of the prompts `generic`
 
 
 DATASETS = {
     "pubmed": Dataset("abstract", "pubmed"),
     "reddit": Dataset("text", "reddit"),
     "yelp": Dataset("text", "yelp", "label2"),
+    "goemotions": Dataset("text", "generic", words=20, domain="short comments on an internet forum"),
 }
 
 
@@ -68,6 +73,8 @@ class Variant:
     scales: tuple[float, ...] = VARIATIONS["resample"][0]
     copies: int = VARIATIONS["resample"][1]
     selector: str = "gape"
+    bare: bool = False  # whether the model is given the paper's prompts and nothing else
+    start: int = 1  # the size of the start in multiples of m, unless it is wide
     distinct: bool = True  # of the selection
     last_pass: bool = True
     openings: str = "now"
@@ -96,6 +103,7 @@ VARIANTS = {
     "before": Variant({**_ENDS, "distinct": False}, _ENDS_SCALES, openings="before", remembers=False, **_PLAIN),
     "augpe": Variant(selector="ranking", **_REPHRASE),
     "subsamplepe": Variant(selector="subsampling", keep=False, **_REPHRASE),
+    "gape-paper": Variant(selector="paper", bare=True, start=2, **_REPHRASE),
     "without-operator": Variant(_ENDS, _ENDS_SCALES),
     "without-families": Variant(distinct=False),
     "without-last-pass": Variant(last_pass=False),
@@ -109,6 +117,7 @@ class Select:
 
     variant: Variant
     labels: tuple[str, ...] | None
+    separation: float = math.inf  # the paper's R, of the paper's rule alone
 
     def __call__(self, plan: Plan, units: int) -> Selector:  # noqa: ARG002  (of other rules)
         """Make it."""
@@ -119,6 +128,8 @@ class Select:
             rule = Ranking()
         elif self.variant.selector == "subsampling":
             rule = Subsampling()
+        elif self.variant.selector == "paper":
+            rule = Gape.paper(self.separation, threshold_of(plan), certify=True)
         else:
             distinct = self.variant.distinct
             if self.variant.remembers:
@@ -187,7 +198,10 @@ def parts(build: Build, records: Records, asked: argparse.Namespace) -> Iterator
 
 def prompts_of(variant: Variant, data: Dataset) -> Prompts:
     """Return the prompts of a dataset, with the openings that the variant begins texts with."""
-    prompts = replace(load(data.prompts), words=WORDS)
+    prompts = load(data.prompts) if data.domain is None else generic(data.domain)
+    prompts = replace(prompts, words=data.words)
+    if variant.bare:
+        return prompts.bare()
     if variant.openings == "now":
         return prompts
     before = tomllib.loads(Path(__file__).with_name("before.toml").read_text(encoding="utf-8"))
@@ -205,6 +219,13 @@ def embedded(embedder: SentenceTransformer, records: Records, labels: tuple[str,
     if labels is None or records.labels is None:
         return together.embed(records.texts)
     return LabelledEmbedder(together, labels).embed(labelled(records.labels, records.texts))
+
+
+def separation_of(records: Records, asked: argparse.Namespace) -> float:
+    """Compute the paper's R on private texts, as the paper does: at most 4,000 of them."""
+    chosen = np.random.default_rng(0).permutation(len(records.texts))[:4000]
+    points = SentenceTransformer(asked.embedder).for_public_texts().embed(records.texts[chosen])
+    return paper_separation(points, asked.samples)
 
 
 def read(path: str, data: Dataset, limit: int) -> Records:
@@ -244,17 +265,21 @@ def main(variants: Mapping[str, Variant] = VARIANTS, description: str | None = _
         samples=asked.samples,
     )
 
+    separation = math.inf
+    if any(variants[name].selector == "paper" for name in asked.variants):
+        separation = separation_of(records, asked)
+
     def method(name: str) -> Method:
         variant = variants[name]
         candidates = asked.samples * (len(variant.scales) * variant.copies + int(variant.keep))
         return Method(
             name,
-            Select(variant, labels),
+            Select(variant, labels, separation),
             changes={
                 "scales": variant.scales,
                 "copies": variant.copies,
                 "keep": variant.keep,
-                "initial": candidates if variant.wide else asked.samples,
+                "initial": candidates if variant.wide else variant.start * asked.samples,
                 "vary_start": not variant.wide,
             },
             kinds=None if variant.votes is None else len(labels or ("",)),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gape._support.silence import SWITCHES
-from gape.language.weights import cache_folder
+from gape.language.weights import KNOWN, cache_folder, fetch
 from made_up import private_rows, write_corpus, write_csv
 from small_model import FOLDER
 
@@ -19,6 +19,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linu
 GUARD = Path(__file__).parents[1] / "sockets.py"
 # Little else: neither the switches that are under test, nor CI, by which some libraries know that nobody is there.
 KEPT = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH") if name in os.environ}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def weights() -> None:
+    """Fetch the models that the runs use, which cannot be fetched under the guard."""
+    for model in KNOWN.values():
+        fetch(model)
 
 
 @pytest.fixture
