@@ -45,6 +45,13 @@ class Tracker:
     def say(self, doing: str, share: float | None = None) -> None:
         """Report the current step, and the share of it that is done."""
         self._doing = doing
+        self._tell(doing, share)
+
+    def waiting(self, done: int, requests: int) -> None:
+        """Report that a service works on a batch of requests."""
+        self._tell("waiting for a batch of the service", done / max(1, requests))
+
+    def _tell(self, doing: str, share: float | None) -> None:
         before, stage = sum(self._calls[: self._turn]), (*self._calls, 0)[min(self._turn, len(self._calls))]
         spent = self._prompt * self._prices[0] + self._completion * self._prices[1]
         self._report(

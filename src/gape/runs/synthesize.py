@@ -208,14 +208,13 @@ def _run(
     """Run resolved settings to the end, from the current state of the folder."""
     plan = make_plan(settings)
     selector = make_selector(settings, plan, folder.recorded_selector)
-    prices = (settings.prompt_price, settings.completion_price)
-    tracker = Tracker(plan, prices, report, writes=writes(settings))
+    tracker = Tracker(plan, settings.prices, report, writes=writes(settings))
     require_votes_may_leave(settings)
     embedder = make_embedder(settings)
     require_embedder(private, embedder)
     refuse_shared_corpus(settings, private, lambda: embedder)
     with (
-        _writer(settings, folder.layout.answers) as bare,
+        _writer(settings, folder.layout.answers, tracker.waiting) as bare,
         closing(folder.open_ledger(settings, plan, private)) as ledger,
     ):
         cached = Cached(embedder, max(CACHED, plan.candidates))  # only for public texts
@@ -258,12 +257,12 @@ def _run(
 
 
 @contextmanager
-def _writer(settings: Settings, answers: Path) -> Iterator[LanguageModel | None]:
+def _writer(settings: Settings, answers: Path, waiting: Callable[[int, int], None]) -> Iterator[LanguageModel | None]:
     """Yield the language model: with Ray a copy on each worker, unless it is a service or no model writes."""
-    make = partial(make_model, settings, answers)
     if not settings.on_ray or generator_kind(settings) == "openai" or not writes(settings):
-        yield make()
+        yield make_model(settings, answers, waiting)
         return
+    make = partial(make_model, settings, answers)
     with RayModel(cast(Callable[[], LanguageModel], make), workers_of(settings)) as model:
         yield model
 
