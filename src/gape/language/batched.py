@@ -26,6 +26,7 @@ _ENDPOINT = "/v1/chat/completions"
 _ENDED = {"completed", "expired", "cancelled", "failed"}
 _FIRST_LOOK, _LONGEST_PAUSE = 2.0, 60.0  # seconds between looks at a batch, growing
 _FRUITLESS = 3  # batches in a row without one answer before the service counts as broken
+_UNSEEN = 10  # looks in a row that fail, each after its own retries, before an error: networks fail for minutes
 _ID = re.compile(r"[\w.-]{1,200}")
 _LIST = 100  # batches per page
 
@@ -189,14 +190,22 @@ class BatchedModel(OpenAIModel):
         pause = self.first_look
         lost = f"does not know the batch {batch.id}, which is of another account or was deleted"
         look = Job(None, Tokens(), _LARGEST_OBJECT, _described, method="GET", missing=lost)
+        unseen = 0
         while True:
-            described = self._send(f"batches/{_safe(batch.id)}", look)
-            if described["status"] in _ENDED:
-                return described
-            counts = described.get("request_counts") or {}
-            done = counts.get("completed") if isinstance(counts, dict) else 0
-            if self.notice:
-                self.notice(done if isinstance(done, int) else 0, len(batch.requests))
+            try:
+                described = self._send(f"batches/{_safe(batch.id)}", look)
+            except UnansweredError:
+                unseen += 1
+                if unseen == _UNSEEN:
+                    raise
+            else:
+                unseen = 0
+                if described["status"] in _ENDED:
+                    return described
+                counts = described.get("request_counts") or {}
+                done = counts.get("completed") if isinstance(counts, dict) else 0
+                if self.notice:
+                    self.notice(done if isinstance(done, int) else 0, len(batch.requests))
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 

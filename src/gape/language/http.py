@@ -5,6 +5,7 @@ import math
 import os
 import random
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from gape.language.spending import Meter, Tokens, Usage
 
 T = TypeVar("T")
 _LONGEST_BACKOFF = 60.0
+_DEAD = 15.0  # seconds without any connection after which a service is not there
 _LONGEST_WAIT = 300.0  # seconds; longer waits that a service asks for are errors
 _RETRIED = {408, 409, 429}
 REFUSED = {400, 413, 422}  # the fault is in this request; the next may succeed
@@ -36,11 +38,15 @@ class UnansweredError(ServiceError):
 
 
 class Again(Exception):  # noqa: N818  (a verdict, not an error)
-    """This attempt failed; a retry may succeed, after `after` seconds if the service asked for a wait."""
+    """This attempt failed; a retry may succeed, after `after` seconds if the service asked for a wait.
 
-    def __init__(self, reason: str, after: float | None = None) -> None:
+    `nobody` if there was no connection at all, so that nothing says that the service is there.
+    """
+
+    def __init__(self, reason: str, after: float | None = None, *, nobody: bool = False) -> None:
         super().__init__(reason)
         self.after = after
+        self.nobody = nobody
 
 
 class Refused(Exception):  # noqa: N818  (a verdict, not an error)
@@ -107,6 +113,7 @@ class Endpoint:
     max_cost: float | None = None
     _meter: Meter = field(init=False, repr=False, compare=False)
     _failed_in_a_row: int = field(default=0, init=False, repr=False, compare=False)
+    _nobody_since: float | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_url(self.base_url)
@@ -174,17 +181,33 @@ class Endpoint:
                 break
             except Again as again:
                 reason, after = str(again), again.after
+                left = self._left_to_live(again)
             else:
                 self._failed_in_a_row = 0
                 return answer
             if attempt + 1 < self.attempts:
-                await anyio.sleep(self._wait(attempt, after))
+                await anyio.sleep(min(self._wait(attempt, after), left))
         self._failed_in_a_row += 1
         if self._failed_in_a_row < self.patience:
             return None
         failed = f"{self._failed_in_a_row} requests to {self.base_url} failed in a row, the last"
         failed = failed if self._failed_in_a_row > 1 else f"a request to {self.base_url} failed"
         raise UnansweredError(f"{failed} with {reason}; check that the service is up and accepts such requests")
+
+    def _left_to_live(self, again: Again) -> float:
+        """Return the seconds after which a service that nobody has reached is given up, or raise ServiceError."""
+        if not again.nobody:
+            self._nobody_since = None
+            return math.inf
+        now = time.monotonic()
+        self._nobody_since = self._nobody_since or now
+        left = self._nobody_since + _DEAD - now
+        if left <= 0:
+            raise UnansweredError(
+                f"nothing has answered at {self.base_url} for {_DEAD:g} seconds; check the address, the network, and "
+                "that the service is up"
+            )
+        return left
 
     async def _attempt(self, client: httpx.AsyncClient, path: str, job: Job[T], *, retry: bool) -> T:
         while not job.free and not self._meter.admit(job.most, retry=retry):
@@ -196,6 +219,7 @@ class Endpoint:
                 request = client.stream(job.method, f"{self.base_url}/{path}", content=job.content, headers=headers)
                 async with request as response:
                     content = await _received(response, job.largest)
+            self._nobody_since = None
             if response.status_code != httpx.codes.OK:
                 used = Tokens()
                 raise self._verdict(response, content, job.missing)
@@ -204,7 +228,7 @@ class Endpoint:
             return job.read(answer, used)
         except httpx.ConnectError:
             used = Tokens()
-            raise Again("no connection") from None
+            raise Again("no connection", nobody=True) from None
         except TimeoutError:
             raise Again(f"no answer within {self.timeout:g} seconds") from None
         except httpx.HTTPError as error:
