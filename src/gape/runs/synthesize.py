@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from gape._support.html import as_paragraph, as_table
 from gape.core.errors import InputError
 from gape.core.types import Samples
 from gape.distributed.cluster import RayModel
@@ -48,6 +49,8 @@ from gape.runs.selector import keeps_distinct, make_selector
 from gape.runs.settings import OPERATIONAL, Settings
 from gape.selection.rehearsal import rehearse
 
+_SHOWN, _SHOWN_CHARACTERS = 10, 500  # of a result in a notebook
+
 
 @dataclass(frozen=True)
 class SyntheticTexts:
@@ -65,6 +68,17 @@ class SyntheticTexts:
         """Return the published records as dictionaries."""
         rows: list[dict[str, Any]] = self.table.to_pylist()
         return rows
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the first records and the guarantee."""
+        names = self.table.column_names
+        rows = [
+            [str(row[name])[:_SHOWN_CHARACTERS] for name in names] for row in self.table.slice(0, _SHOWN).to_pylist()
+        ]
+        more = f", the first {_SHOWN}" if len(self) > _SHOWN else ""
+        return as_table(names, rows, f"{len(self)} synthetic records{more}") + as_paragraph(
+            self.privacy.text(), alarming=not self.privacy.private
+        )
 
     def __len__(self) -> int:
         return len(self.texts)
