@@ -44,6 +44,7 @@ class FaultyServer:
     model: str = "tiny"
     retry_after: str = "1"  # the header that comes with "busy"
     relents: int = 0  # a request that has failed so often is answered; 0: none is
+    port: int = 0  # 0: any
 
     flooded: int = field(default=0, init=False)  # bytes of answers that do not end
     bodies: list[dict[str, Any]] = field(default_factory=list, init=False)  # all requests it ever got
@@ -58,7 +59,7 @@ class FaultyServer:
         self._closing = threading.Event()
         self._at_once = 0
         self._failures: Counter[str] = Counter()  # by request
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server(("127.0.0.1", self.port), _Handler)
         self._server.faulty = self
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
 

@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from gape.privacy.statement import PrivacyStatement
     from gape.runs.embedding import embed_texts
     from gape.runs.expand import expand
+    from gape.runs.progress import Progress, RoundFigures
     from gape.runs.run import run
     from gape.runs.settings import Settings
     from gape.runs.synthesize import SyntheticTexts, resume, run_text, synthesize
+    from gape.runs.trackers import NotebookProgress, to_mlflow, to_wandb
     from gape.selection.bounded_lipschitz import (
         BoundedLipschitz,
         bounded_lipschitz_distance,
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from gape.voting.nearest import nearest_votes
     from gape.voting.streamed import StreamedElectorate
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "Account",
@@ -76,9 +78,11 @@ __all__ = [
     "Ledger",
     "LocalElectorate",
     "MiniLM",
+    "NotebookProgress",
     "Plan",
     "PrivacyError",
     "PrivacyStatement",
+    "Progress",
     "PromptedText",
     "Proposal",
     "Ranking",
@@ -86,6 +90,7 @@ __all__ = [
     "Release",
     "Remembering",
     "ResampledText",
+    "RoundFigures",
     "RunError",
     "SecureNoise",
     "SeededNoise",
@@ -123,6 +128,8 @@ __all__ = [
     "run_text",
     "spent",
     "synthesize",
+    "to_mlflow",
+    "to_wandb",
 ]
 
 # Public names by the module that has them, which is imported when one of them is first asked for.
@@ -159,9 +166,11 @@ _NAMES = {
     "privacy.statement": ("PrivacyStatement",),
     "runs.embedding": ("embed_texts",),
     "runs.expand": ("expand",),
+    "runs.progress": ("Progress", "RoundFigures"),
     "runs.run": ("run",),
     "runs.settings": ("Settings",),
     "runs.synthesize": ("SyntheticTexts", "resume", "run_text", "synthesize"),
+    "runs.trackers": ("NotebookProgress", "to_mlflow", "to_wandb"),
     "selection.bounded_lipschitz": ("BoundedLipschitz", "bounded_lipschitz_distance", "bounded_lipschitz_projection"),
     "selection.flow.objective": ("flow_cost",),
     "selection.kmedoids": ("KMedoids",),

@@ -2,6 +2,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from command import gape, one_line_error
 from figures import is_a_drawing
@@ -17,6 +18,20 @@ def test_version() -> None:
     result = gape("--version")
     assert result.exit_code == 0
     assert result.stdout == f"gape {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("gape ex", {"export", "expand"}),
+        ("gape export --fo", {"--format"}),
+        ("gape export r --format pr", {"preferences"}),
+    ],
+)
+def test_the_shell_completes_commands_flags_and_values(typed: str, completed: set[str]) -> None:
+    asked = {"_GAPE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    result = CliRunner().invoke(cli.app, prog_name="gape", env=asked)
+    assert set(result.stdout.split()) == completed
 
 
 def test_the_demo_prints_what_each_method_keeps_and_costs(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ from gape.report import write_report
 from gape.runs.export import export
 from gape.runs.folder.rounds import RunFolder
 from gape.runs.folder.stored import SettingsFolder
-from gape.runs.settings import Settings, read_toml, settings_fields
+from gape.runs.settings import Settings, settings_fields
+from gape.runs.settings_file import read_toml
 
 CANARY = "Quokka-55190"  # in every private cell; no message may repeat it
 ROWS = [{"text": f"{CANARY} wrote this in row {i} of it", "label": f"l{i % 2}", "user": i % 3} for i in range(12)]

@@ -209,6 +209,30 @@ def test_a_service_that_is_not_there_is_given_up(serve: Callable[..., FaultyServ
     assert (model.usage.prompt_tokens, model.usage.retries) == (0, 10)  # what never left costs nothing
 
 
+def test_a_service_that_nobody_reaches_is_dead_soon_whatever_its_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default after 15 seconds; without the limit, eight attempts with growing pauses take a minute."""
+    monkeypatch.setattr("gape.language.http._DEAD", 2.0)
+    with FaultyServer() as gone:
+        model = reach(gone, backoff=0.5)
+    began = time.monotonic()
+    with pytest.raises(ServiceError, match=r"nothing has answered at http.* for 2 seconds; check the address"):
+        texts(model, prompts(100))
+    assert 2.0 <= time.monotonic() - began < 4.0
+
+
+def test_a_service_that_comes_back_in_time_is_not_dead() -> None:
+    with FaultyServer() as gone:
+        model = reach(gone, backoff=0.2)
+    port = int(gone.url.split(":")[2].partition("/")[0])
+    answers: dict[int, str] = {}
+    asking = threading.Thread(target=lambda: answers.update(texts(model, prompts(5))))
+    asking.start()
+    time.sleep(1.0)
+    with FaultyServer(port=port):
+        asking.join()
+    assert answers == right(prompts(5))
+
+
 def test_a_service_that_takes_no_such_request_is_given_up_with_its_reason(serve: Callable[..., FaultyServer]) -> None:
     server = serve("unsupported", rate=1.0)
     with pytest.raises(ServiceError, match=r"the last with status 400 \(unsupported_parameter\)"):

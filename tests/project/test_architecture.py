@@ -55,6 +55,7 @@ def test_every_module_is_in_a_room() -> None:
     assert {entry.name for entry in SOURCE.iterdir() if entry.name != "__pycache__"} == {
         *FLOOR,
         "__init__.py",
+        "__main__.py",
         "py.typed",
     }
 

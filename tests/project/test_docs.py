@@ -36,6 +36,7 @@ SMALLER = {
     'folder="runs/in-python")': 'folder="runs/in-python", generator="corpus:public.csv", samples=4, rounds=1)',
     '"samples": 200})': '"samples": 20, "rounds": 2})',
     "epsilon=4, samples=4, rounds=1)": 'epsilon=4, samples=4, rounds=1, generator="corpus:public.csv")',
+    "epsilon=1, samples=100, progress": 'epsilon=1, samples=4, rounds=1, generator="corpus:public.csv", progress',
     "epsilon=1, samples=100)": 'epsilon=1, budget_epsilon=9, samples=4, rounds=1, generator="corpus:public.csv")',
     "rounds=6, samples=100, scales=(0.2, 0.5, 0.8), copies=2": "rounds=1, samples=3, scales=(0.3,), copies=1",
 }

@@ -23,7 +23,8 @@ from gape.privacy.ledger import Budget, Ledger
 from gape.runs.expand import expand
 from gape.runs.folder.record import ContradictionError, read_run
 from gape.runs.folder.stored import SettingsFolder
-from gape.runs.settings import Settings, read_toml
+from gape.runs.settings import Settings
+from gape.runs.settings_file import read_toml
 from gape.runs.synthesize import resume, run_text
 from made_up import CANARIES, PROMPTS, private_rows, write_corpus, write_csv
 

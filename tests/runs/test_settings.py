@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gape.core.errors import InputError
-from gape.runs.settings import CHOICES, OPERATIONAL, PRESETS, Settings, read_toml, settings_fields
+from gape.runs.settings import CHOICES, OPERATIONAL, PRESETS, Settings, settings_fields
+from gape.runs.settings_file import read_toml
 
 
 def test_later_layers_override_earlier_ones_and_all_of_them_the_preset() -> None:

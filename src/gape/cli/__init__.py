@@ -99,7 +99,6 @@ app = typer.Typer(
     help="Differentially private synthetic data by Private Evolution, with geometry-aware selection.",
     epilog="Start with `gape plan reviews.csv --text review --epsilon 1`, then replace `plan` by `run`.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     pretty_exceptions_show_locals=False,
 )

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type
 import typer
 
 from gape.core.errors import InputError
-from gape.runs.settings import CHOICES, Settings, read_toml, settings_fields
+from gape.runs.settings import CHOICES, Settings, settings_fields
+from gape.runs.settings_file import read_toml
 
 _KIND = inspect.Parameter.KEYWORD_ONLY
 _PLAIN = (str, int, float, bool)

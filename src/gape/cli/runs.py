@@ -53,7 +53,11 @@ def export(
         Format | None, typer.Option(help="File format. Defaults to the suffix of --out, otherwise csv.")
     ] = None,
 ) -> None:
-    """Write the texts of a finished run to share, with a dataset card and the privacy statement."""
+    """Write the texts of a finished run to share, with a dataset card and the privacy statement.
+
+    The format hf is a folder for the Hugging Face hub. The format preferences writes pairs of a preferred and a
+    rejected text with their prompt, for preference training with TRL, from the noisy votes alone.
+    """
     chosen, destination = _destination(run, out, format)
     for path in export_run(run, destination, chosen):
         output().print(str(path), markup=False)
@@ -81,6 +85,8 @@ def expand(
     --generator or --base-url: addresses and paths in the folder are not trusted.
     """
     chosen, destination = _destination(run, out, format)
+    if chosen == "preferences":
+        raise InputError("texts that are added to a run have no votes, so no preferences; use `gape export`")
     if destination.exists():
         raise InputError(f"{destination} exists and is never overwritten; remove it or choose another destination")
     terminal = notes()
@@ -96,7 +102,8 @@ def _destination(run: Path, out: Path | None, named: Format | None) -> tuple[For
     if named is None:
         named = "csv" if out is None else _from_suffix(out)
     if out is None:
-        suffix = "-synthetic" if named == "hf" else f"-synthetic.{named}"  # never the name of the private file
+        suffixes = {"hf": "-synthetic", "preferences": "-preferences.jsonl"}
+        suffix = suffixes.get(named, f"-synthetic.{named}")  # never the name of the private file
         out = Path(run.absolute().name + suffix)
     return named, out
 

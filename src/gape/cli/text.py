@@ -16,7 +16,7 @@ from gape.cli.models import fetch_missing, models_of
 from gape.cli.shared import duration_in_words, errors_in_one_line, output, print_statement, resumable
 from gape.evolution.plan import Plan
 from gape.privacy.accounting import stated
-from gape.runs.advice import Outlook, outlook
+from gape.runs.advice import Outlook, calls_of, outlook
 from gape.runs.electorate import Here, open_private, refuse_shared_corpus, unit_of, units_of
 from gape.runs.embedder import make_embedder
 from gape.runs.folder.stored import SettingsFolder, ledger_of
@@ -128,7 +128,11 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
     if topics := _topics(settings):
         rows["topics"] = topics
     if settings.generator.startswith("openai:"):
-        rows["cost"] = f"about {expected.cost:.2f}" if expected.cost else "not known: give the prices"
+        halved = ", at the half price of batches" if settings.batch else ""
+        rows["cost"] = f"about {expected.cost:.2f}{halved}" if expected.cost else "not known: give the prices"
+    if settings.batch:
+        batches = sum(calls > 0 for calls in calls_of(chosen))
+        rows["time"] = f"{batches} batches or more, one after another; the service answers each within a day"
     if expected.seconds is not None:
         rows["time"] = f"about {duration_in_words(expected.seconds)} on this machine (an estimate)"
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from gape._support.files import read_json, write_json
+from gape._support.html import as_paragraph, as_table
 from gape.core.errors import InputError, PrivacyError, RunError
 from gape.core.types import Indices
 from gape.evaluation.measures import label_usefulness, memorisation, nearness, with_real_values
@@ -62,6 +64,15 @@ class Evaluation:
     def as_json(self) -> dict[str, Any]:
         """Return the evaluation as plain values, marked as not private."""
         return {"differentially_private": False, "remark": MARK, **asdict(self)}
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: every measure, with a warning that they are not private."""
+        tables = (
+            as_table(["", "value"], [[measure.name, f"{measure.value:.4g}"] for measure in measures], caption=group)
+            for group, measures in self.groups.items()
+        )
+        remarks = map(as_paragraph, (f"{self.synthetic}, scored by {self.scored_by}.", *self.remarks))
+        return as_paragraph(MARK, alarming=True) + Markup("").join([*remarks, *tables])
 
     def value(self, name: str) -> float:
         """Return the measure of this name."""

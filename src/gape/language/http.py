@@ -5,6 +5,7 @@ import math
 import os
 import random
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
@@ -23,20 +24,29 @@ from gape.language.spending import Meter, Tokens, Usage
 
 T = TypeVar("T")
 _LONGEST_BACKOFF = 60.0
+_DEAD = 15.0  # seconds without any connection after which a service is not there
 _LONGEST_WAIT = 300.0  # seconds; longer waits that a service asks for are errors
 _RETRIED = {408, 409, 429}
-_REFUSED = {400, 413, 422}  # the fault is in this request; the next may succeed
+REFUSED = {400, 413, 422}  # the fault is in this request; the next may succeed
 _NO_CREDIT = {"insufficient_quota", "billing_hard_limit_reached"}
 _FILTERED = {"content_filter", "content_policy_violation"}
 _jitter = random.Random()  # noqa: S311  (only spreads retries in time)
 
 
-class Again(Exception):  # noqa: N818  (a verdict, not an error)
-    """This attempt failed; a retry may succeed, after `after` seconds if the service asked for a wait."""
+class UnansweredError(ServiceError):
+    """Too many requests in a row failed, each after all its attempts."""
 
-    def __init__(self, reason: str, after: float | None = None) -> None:
+
+class Again(Exception):  # noqa: N818  (a verdict, not an error)
+    """This attempt failed; a retry may succeed, after `after` seconds if the service asked for a wait.
+
+    `nobody` if there was no connection at all, so that nothing says that the service is there.
+    """
+
+    def __init__(self, reason: str, after: float | None = None, *, nobody: bool = False) -> None:
         super().__init__(reason)
         self.after = after
+        self.nobody = nobody
 
 
 class Refused(Exception):  # noqa: N818  (a verdict, not an error)
@@ -49,12 +59,34 @@ class Refused(Exception):  # noqa: N818  (a verdict, not an error)
 
 @dataclass(frozen=True)
 class Job(Generic[T]):
-    """One request: its JSON, the maximum tokens, the maximum size of the answer, and how to read it."""
+    """One request: its JSON, the maximum tokens, the maximum size of the answer, and how to read it.
 
-    body: Mapping[str, Any]
+    A request of no tokens is free: no cap stops it.
+    """
+
+    body: Mapping[str, Any] | bytes | None
     most: Tokens
     largest: int  # maximum bytes of an answer
     read: Callable[[Any, Tokens], T]  # called with the answer and its tokens; may raise Again or Refused
+    method: str = "POST"
+    kind: str = "application/json"  # content type of the body
+    parse: Callable[[bytes], Any] = json.loads
+    missing: str = ""  # what status 404 means, after the address; by default that the model or the address is wrong
+
+    @property
+    def content(self) -> bytes | None:
+        """The body as it is sent."""
+        # Escaped JSON: text that is not valid Unicode must not fail here, with the text in the error.
+        return json.dumps(self.body).encode() if isinstance(self.body, Mapping) else self.body
+
+    @property
+    def free(self) -> bool:
+        """Whether the request uses no tokens."""
+        return self.most == Tokens()
+
+    def used(self, answer: Any) -> Tokens:
+        """Return the tokens that an answer reports, or else the most that it can have used."""
+        return Tokens() if self.free else _tokens(answer, self.most)
 
 
 @dataclass(kw_only=True)
@@ -81,6 +113,7 @@ class Endpoint:
     max_cost: float | None = None
     _meter: Meter = field(init=False, repr=False, compare=False)
     _failed_in_a_row: int = field(default=0, init=False, repr=False, compare=False)
+    _nobody_since: float | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_url(self.base_url)
@@ -101,6 +134,12 @@ class Endpoint:
     def usage(self) -> Usage:
         """Tokens, cost, requests and retries so far."""
         return self._meter.usage
+
+    def send(self, path: str, job: Job[T]) -> T:
+        """Send one job and return its answer, or raise ServiceError."""
+        for _, answer in self.post(path, [job]):
+            return answer
+        raise ServiceError(f"{self.base_url} refused a request to {path.partition('?')[0]}; check its settings there")
 
     def post(self, path: str, jobs: Sequence[Job[T]]) -> Iterator[tuple[int, T]]:
         """Send the jobs, yielding (index, answer) as each is done. Jobs that failed permanently are left out.
@@ -142,38 +181,54 @@ class Endpoint:
                 break
             except Again as again:
                 reason, after = str(again), again.after
+                left = self._left_to_live(again)
             else:
                 self._failed_in_a_row = 0
                 return answer
             if attempt + 1 < self.attempts:
-                await anyio.sleep(self._wait(attempt, after))
+                await anyio.sleep(min(self._wait(attempt, after), left))
         self._failed_in_a_row += 1
         if self._failed_in_a_row < self.patience:
             return None
-        raise ServiceError(
-            f"{self._failed_in_a_row} requests to {self.base_url} failed in a row, the last with {reason}; "
-            "check that the service is up and accepts such requests"
-        )
+        failed = f"{self._failed_in_a_row} requests to {self.base_url} failed in a row, the last"
+        failed = failed if self._failed_in_a_row > 1 else f"a request to {self.base_url} failed"
+        raise UnansweredError(f"{failed} with {reason}; check that the service is up and accepts such requests")
+
+    def _left_to_live(self, again: Again) -> float:
+        """Return the seconds after which a service that nobody has reached is given up, or raise ServiceError."""
+        if not again.nobody:
+            self._nobody_since = None
+            return math.inf
+        now = time.monotonic()
+        self._nobody_since = self._nobody_since or now
+        left = self._nobody_since + _DEAD - now
+        if left <= 0:
+            raise UnansweredError(
+                f"nothing has answered at {self.base_url} for {_DEAD:g} seconds; check the address, the network, and "
+                "that the service is up"
+            )
+        return left
 
     async def _attempt(self, client: httpx.AsyncClient, path: str, job: Job[T], *, retry: bool) -> T:
-        while not self._meter.admit(job.most, retry=retry):
+        while not job.free and not self._meter.admit(job.most, retry=retry):
             await anyio.sleep(0.02)
         used = job.most  # a sent request may be billed, unless the service reports its use
         try:
             with anyio.fail_after(self.timeout):
-                # Escaped JSON: text that is not valid Unicode must not fail here, with the text in the error.
-                request = client.stream("POST", f"{self.base_url}/{path}", content=json.dumps(job.body).encode())
+                headers = {} if job.body is None else {"Content-Type": job.kind}
+                request = client.stream(job.method, f"{self.base_url}/{path}", content=job.content, headers=headers)
                 async with request as response:
                     content = await _received(response, job.largest)
+            self._nobody_since = None
             if response.status_code != httpx.codes.OK:
                 used = Tokens()
-                raise self._verdict(response, content)
-            answer = json.loads(bytes(content))
-            used = _tokens(answer, job.most)
+                raise self._verdict(response, content, job.missing)
+            answer = job.parse(bytes(content))
+            used = job.used(answer)
             return job.read(answer, used)
         except httpx.ConnectError:
             used = Tokens()
-            raise Again("no connection") from None
+            raise Again("no connection", nobody=True) from None
         except TimeoutError:
             raise Again(f"no answer within {self.timeout:g} seconds") from None
         except httpx.HTTPError as error:
@@ -183,8 +238,8 @@ class Endpoint:
         finally:
             self._meter.settle(job.most, used)
 
-    def _verdict(self, response: httpx.Response, content: memoryview) -> Exception:
-        status, code = response.status_code, _error_code(content)
+    def _verdict(self, response: httpx.Response, content: memoryview, missing: str) -> Exception:
+        status, code = response.status_code, _error_code(bytes(content))
         reason = f"status {status} ({code})" if code else f"status {status}"
         if status in {401, 403}:
             state = "wrong or not entitled to this model" if self._key() else "missing"
@@ -192,15 +247,13 @@ class Endpoint:
                 f"{self.base_url} refused the key with {reason}; the one in {self._key_source} is {state}"
             )
         if status == 404:
-            return ServiceError(
-                f"{self.base_url} has no model {self.model!r} or is not the address of the service ({reason}); "
-                "base_url usually ends in /v1"
-            )
+            unknown = f"has no model {self.model!r} or is not the address of the service ({reason})"
+            return ServiceError(f"{self.base_url} {missing or unknown}; base_url usually ends in /v1")
         if status == 402 or code in _NO_CREDIT:
             return ServiceError(f"{self.base_url} reports that the account has no credit left ({reason}); top it up")
         if status in _RETRIED or status >= 500:
             return self._postponed(reason, response.headers.get("retry-after", ""))
-        if status in _REFUSED:
+        if status in REFUSED:
             return Refused(reason, harmless=code in _FILTERED)
         return ServiceError(f"{self.base_url} answered with {reason}, which no such service does; check base_url")
 
@@ -220,7 +273,6 @@ class Endpoint:
     def _client(self) -> httpx.AsyncClient:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=self.concurrency)
         client = httpx.AsyncClient(limits=limits, timeout=None)  # noqa: S113  (see fail_after)
-        client.headers["Content-Type"] = "application/json"
         client.headers["Accept-Encoding"] = "identity"  # compressed data could unpack to any size
         if self._key():
             # Checked here, because HTTP libraries quote a header that they cannot send. The key is not kept in a
@@ -299,10 +351,10 @@ async def _received(response: httpx.Response, largest: int) -> memoryview:
     return memoryview(received)
 
 
-def _error_code(content: memoryview) -> str:
+def _error_code(content: bytes) -> str:
     """Return the service's error code, only if it is a plain word, because messages may repeat prompts and keys."""
     try:
-        error = json.loads(bytes(content))["error"]
+        error = json.loads(content)["error"]
         words = [error.get("code"), error.get("type")]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return ""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from gape.core.errors import InputError, SpendingError
 
+SHARE_OF_PRICE = 0.5  # that requests in a batch cost, of what they cost one by one
+
 
 @dataclass(frozen=True)
 class Tokens:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gape._support.html import as_paragraph
 from gape.privacy.accounting import Neighbours, spent, stated
 from gape.privacy.ledger import Account
 
@@ -66,6 +67,10 @@ class PrivacyStatement:
             f"By the ledger {self.ledger}, all releases about this dataset so far add up to epsilon "
             f"{stated(self.dataset_epsilon)} at the same delta; releases that it does not record would add to that."
         )
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return as_paragraph(self.text(), alarming=not self.private)
 
     def text(self) -> str:
         """Return the guarantee as a paragraph that a privacy officer can check."""

@@ -126,8 +126,8 @@ def cost(record: RunRecord) -> dict[str, str]:
         terms["Model responses"] = f"{answers:,}"
         terms["Tokens"] = f"{tokens.prompt:,} input, {tokens.completion:,} output"
     settings = record.settings
-    if answers and settings is not None and settings.prompt_price + settings.completion_price > 0:
-        price = (tokens.prompt * settings.prompt_price + tokens.completion * settings.completion_price) / 1e6
+    if answers and settings is not None and sum(settings.prices) > 0:
+        price = (tokens.prompt * settings.prices[0] + tokens.completion * settings.prices[1]) / 1e6
         terms["Price"] = f"{price:.4g}, in the currency of the prices in the settings"
     if seconds := writing_seconds(record.layout, record.last):
         terms["Generation time"] = f"{duration(sum(seconds))} for all rounds, including pauses"

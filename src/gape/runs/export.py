@@ -19,8 +19,9 @@ from gape.privacy.accounting import stated
 from gape.privacy.statement import PrivacyStatement, relation_in_words
 from gape.runs.folder.record import RunRecord, read_finished
 from gape.runs.method import method_in_words
+from gape.runs.preferences import preferences
 
-Format = Literal["csv", "jsonl", "parquet", "hf"]
+Format = Literal["csv", "jsonl", "parquet", "hf", "preferences"]
 
 # Descriptions of parts on the card are cut here; the run folder has all of them.
 _LONGEST_DESCRIPTION = 400
@@ -44,6 +45,18 @@ _POST_PROCESSING = (
     "knowledge and any computing power."
 )
 
+_RECORDS = (
+    "A generator wrote every row or took it from public texts. Private records only voted on candidates (Private "
+    "Evolution); the rows are the selected candidates, or variations of them."
+)
+_PREFERENCES = (
+    "Each row is a prompt with two answers to it, for preference training such as DPO (the format of TRL). A generator "
+    "wrote both answers or took them from public texts. Private records only voted on candidates (Private Evolution): "
+    "the chosen answer received clearly more noisy votes than the rejected one. The pairs are computed from votes that "
+    "the run below has already released with noise, so they are free of further privacy cost. What is trained on them "
+    "has the same guarantee, if nothing else of the private data is used."
+)
+
 _UNPROTECTED = """\
 - What is true of many: the dataset is meant to show it, and so what can be concluded about one {unit} from all the \
 others.
@@ -63,11 +76,12 @@ def export(
 ) -> list[Path]:
     """Write the published data of a finished run to share, and return the files written.
 
-    Only `release/` and the public settings are read, so the files carry the guarantee of the run. `csv`, `jsonl` and
-    `parquet` write the file `destination`, with a dataset card and the privacy statement beside it. `hf` writes a
-    folder that the Hugging Face hub and `datasets` read as a dataset. Nothing is overwritten. Statement and card are
-    written before the data, and a folder appears complete or not at all. `rows` replace the published data. To carry
-    its guarantee, they must be made from it without the private data, as by `expand`.
+    Only `release/`, the public settings and, for `preferences`, the candidates with their noisy votes are read, so the
+    files carry the guarantee of the run. `csv`, `jsonl` and `parquet` write the file `destination`, with a dataset card
+    and the privacy statement beside it. `preferences` does so with JSON lines of preferred and rejected candidates, for
+    TRL. `hf` writes a folder that the Hugging Face hub and `datasets` read as a dataset. Nothing is overwritten.
+    Statement and card are written before the data, and a folder appears complete or not at all. `rows` replace the
+    published data. To carry its guarantee, they must be made from it without the private data, as by `expand`.
 
     In CSV every cell is quoted and none is changed, so that data survives a round trip. A text that begins with =, +, -
     or @ is kept as it is, and spreadsheet programs may read it as a formula. Vectors become one column per dimension in
@@ -75,11 +89,15 @@ def export(
     """
     if format not in get_args(Format):
         raise InputError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
+    if rows is not None and format == "preferences":
+        raise InputError("texts that were added to a run have no votes, so no preferences; use another format")
     source, destination = Path(run), Path(destination)
     record, statement, table = read_finished(source)
     if rows is not None:
         table = pa.table(record.modality.publish(rows))
-    card = _card(destination.stem, record, statement, table, hub=format == "hf")
+    if format == "preferences":
+        table = preferences(record)
+    card = _card(destination.stem, record, statement, table, format)
     privacy = json_bytes(asdict(statement))  # not the file of the folder, which may contain more
     if format == "hf":
         content = {
@@ -88,7 +106,7 @@ def export(
             "data/train-00000-of-00001.parquet": table_bytes(table),
         }
         return _write_folder(destination, content)
-    writers = {"csv": _as_csv, "jsonl": _as_json_lines, "parquet": table_bytes}
+    writers = {"csv": _as_csv, "jsonl": _as_json_lines, "parquet": table_bytes, "preferences": _as_json_lines}
     data = writers[format](table)
     files = {
         destination.with_suffix(".privacy.json"): privacy,
@@ -145,16 +163,13 @@ def _write_folder(destination: Path, content: dict[str, bytes]) -> list[Path]:
     return [destination / name for name in content]
 
 
-def _card(name: str, record: RunRecord, statement: PrivacyStatement, table: pa.Table, *, hub: bool) -> bytes:
+def _card(name: str, record: RunRecord, statement: PrivacyStatement, table: pa.Table, kind: Format) -> bytes:
     """Describe the dataset and its guarantee for a privacy officer, with the metadata of the hub in front."""
     columns = _in_markdown(", ".join(table.column_names))
-    summary = (
-        f"{len(table)} synthetic records; columns: {columns}. A generator wrote every row or took it from public "
-        "texts. Private records only voted on candidates (Private Evolution); the rows are the selected candidates, or "
-        "variations of them."
-    )
+    rows, origin = ("pairs", _PREFERENCES) if kind == "preferences" else ("records", _RECORDS)
+    summary = f"{len(table)} synthetic {rows}; columns: {columns}. {origin}"
     parts = [
-        _front_matter(name, statement, len(table), hub=hub),
+        _front_matter(name, statement, len(table), hub=kind == "hf"),
         f"# {_in_markdown(name)}",
         summary,
         "## Privacy",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,15 +46,20 @@ class Listener:
     asked: Callable[[Completion], None]
 
 
-def make_model(settings: Settings, answers: Path) -> LanguageModel | None:
-    """Return the language model; None if none writes. `answers` is the file of what the run has used so far."""
+def make_model(
+    settings: Settings, answers: Path, waiting: Callable[[int, int], None] | None = None
+) -> LanguageModel | None:
+    """Return the language model; None if none writes. `answers` is the file of what the run has used so far.
+
+    While a batch is under way, `waiting` is told how many of its requests are done.
+    """
     kind, name = generator_kind(settings), settings.generator.partition(":")[2]
     if not writes(settings):
         return None
     if kind == "embedded":
         return EmbeddedModel(fetch(SMOLLM2))
     if kind == "openai":
-        return _service(settings, name, answers)
+        return _service(settings, name, answers, waiting)
     return cast(LanguageModel, optional_part(kind)(name))
 
 
@@ -137,9 +143,9 @@ def describe_writer(settings: Settings) -> WritingFigures:
         model=writes(settings),
         samples_per_second=settings.records.per_second,
         tokens_per_second=TOKENS_PER_SECOND_PER_CORE * cores() if kind == "embedded" else None,
-        concurrency=settings.concurrency if kind == "openai" else None,
-        prompt_price=settings.prompt_price,
-        completion_price=settings.completion_price,
+        concurrency=settings.concurrency if kind == "openai" and not settings.batch else None,
+        prompt_price=settings.prices[0],
+        completion_price=settings.prices[1],
     )
 
 
@@ -190,8 +196,9 @@ def about_label(prompts: Prompts, column: str | None, label: str) -> Prompts:
     return replace(prompts, random=tuple(f"{template}\n{column}: {label}" for template in prompts.random))
 
 
-def _service(settings: Settings, name: str, answers: Path) -> LanguageModel:
+def _service(settings: Settings, name: str, answers: Path, waiting: Callable[[int, int], None] | None) -> LanguageModel:
     """Return a hosted model whose caps hold for the whole run, including what earlier processes have used."""
+    from gape.language.batched import BatchedModel  # noqa: PLC0415  (heavy)
     from gape.language.openai import OpenAIModel  # noqa: PLC0415  (heavy)
 
     _, used = stored_tokens(answers)
@@ -203,7 +210,9 @@ def _service(settings: Settings, name: str, answers: Path) -> LanguageModel:
     for cap, rest in left.items():
         if rest is not None and tokens and rest <= 0:
             raise SpendingError(f"the run has used its {cap} of {getattr(settings, cap):g}; raise it to resume")
-    return OpenAIModel(
+    batches = answers.with_name(f"{answers.stem}-batches.json")
+    make = partial(BatchedModel, path=batches, notice=waiting) if settings.batch else OpenAIModel
+    return make(
         model=name,
         base_url=settings.base_url,
         key_variable=settings.key_variable,
@@ -218,4 +227,4 @@ def _service(settings: Settings, name: str, answers: Path) -> LanguageModel:
 
 
 def _cost(settings: Settings, prompt: int, completion: int) -> float:
-    return (prompt * settings.prompt_price + completion * settings.completion_price) / 1e6
+    return (prompt * settings.prices[0] + completion * settings.prices[1]) / 1e6

@@ -6,7 +6,20 @@ from dataclasses import dataclass
 from gape.evolution.plan import Plan
 from gape.evolution.state import State
 from gape.language.request import Completion
+from gape.privacy.accounting import spent
 from gape.runs.advice import calls_of
+
+
+@dataclass(frozen=True)
+class RoundFigures:
+    """Figures of a finished round for logs and trackers: public numbers and noisy votes, all paid for."""
+
+    round: int
+    epsilon: float  # spent by the run so far
+    candidates: int
+    samples: int  # selected
+    largest_vote: int | None  # noisy; None without noise, because exact counts never leave the run
+    mean_vote: float | None
 
 
 @dataclass(frozen=True)
@@ -22,6 +35,7 @@ class Progress:
     tokens: int  # written by the model for these answers
     cost: float  # of these answers, at the prices of the settings
     share: float | None = None  # done of the current step, if it does not write texts
+    ended: RoundFigures | None = None  # the round that has just ended; reported once for each round
 
 
 class Tracker:
@@ -45,6 +59,13 @@ class Tracker:
     def say(self, doing: str, share: float | None = None) -> None:
         """Report the current step, and the share of it that is done."""
         self._doing = doing
+        self._tell(doing, share)
+
+    def waiting(self, done: int, requests: int) -> None:
+        """Report that a service works on a batch of requests."""
+        self._tell("waiting for a batch of the service", done / max(1, requests))
+
+    def _tell(self, doing: str, share: float | None, ended: RoundFigures | None = None) -> None:
         before, stage = sum(self._calls[: self._turn]), (*self._calls, 0)[min(self._turn, len(self._calls))]
         spent = self._prompt * self._prices[0] + self._completion * self._prices[1]
         self._report(
@@ -58,6 +79,7 @@ class Tracker:
                 tokens=self._completion,
                 cost=spent / 1e6,
                 share=share,
+                ended=ended,
             )
         )
 
@@ -80,4 +102,18 @@ class Tracker:
             self.say("voting")
         else:
             self._turn = state.round + 1
-            self.say("writing" if state.round < self._plan.rounds else "done")
+            self._doing = "writing" if state.round < self._plan.rounds else "done"
+            self._tell(self._doing, None, self._figures(state))
+
+    def _figures(self, state: State) -> RoundFigures | None:
+        if state.votes is None:
+            return None
+        plan, noisy = self._plan, self._plan.sigma > 0
+        return RoundFigures(
+            round=state.round,
+            epsilon=spent(plan.releases[: state.round], plan.delta),
+            candidates=len(state.votes),
+            samples=len(state.synthetic),
+            largest_vote=int(state.votes.max()) if noisy else None,
+            mean_vote=float(state.votes.mean()) if noisy else None,
+        )

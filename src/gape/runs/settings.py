@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from gape._support.values import as_toml, brief, converted, kind_in_words, nearest_name, toml_file
-from gape.core.errors import InputError, PrivacyError
+from gape._support.values import as_toml, brief, converted, kind_in_words, nearest_name
+from gape.core.errors import InputError
+from gape.language.spending import SHARE_OF_PRICE
 from gape.modalities import Modality, is_part, kind_named, modality, usual_modality
 from gape.privacy.accounting import Neighbours
 from gape.runs.paths import WITH_PATHS, anchored
@@ -114,7 +114,7 @@ class Settings:
         "gape-paper, augpe and subsamplepe are the published methods.",
     )
     samples: int | None = _setting(
-        None, "Evolution", "Number of samples (m). Defaults to as many as the votes can tell apart."
+        None, "Evolution", "Number of samples (m). Defaults to as many as votes can tell apart."
     )
     rounds: int = _setting(6, "Evolution", "Number of voting rounds (T). Defaults to 20 for tables.")
     initial: int | None = _setting(
@@ -163,13 +163,17 @@ class Settings:
     corpus_text: str | None = _setting(None, "Generator", "Column with the texts of corpus:FILE.")
     base_url: str = _setting("https://api.openai.com/v1", "Generator", "Address of the service for openai:MODEL.")
     key_variable: str = _setting("OPENAI_API_KEY", "Generator", "Environment variable with the key of the service.")
-    key_file: str | None = _setting(
-        None, "Generator", "File with the key of the service, of mode 0600, instead of a variable."
-    )
+    key_file: str | None = _setting(None, "Generator", "File of mode 0600 with the key, instead of a variable.")
     concurrency: int = _setting(16, "Generator", "Number of concurrent requests.")
     timeout: float = _setting(120.0, "Generator", "Seconds after which a request is sent again.")
-    prompt_price: float = _setting(0.0, "Generator", "Price of a million input tokens.")
-    completion_price: float = _setting(0.0, "Generator", "Price of a million output tokens.")
+    batch: bool = _setting(
+        default=False,
+        group="Generator",
+        text="Use the Batch API of openai:MODEL: half the price, but up to a day per batch. A run that is stopped "
+        "meanwhile resumes with the answers.",
+    )
+    prompt_price: float = _setting(0.0, "Generator", "Price of a million input tokens, without --batch.")
+    completion_price: float = _setting(0.0, "Generator", "Price of a million output tokens, without --batch.")
     max_tokens_total: int | None = _setting(
         None,
         "Generator",
@@ -253,6 +257,12 @@ class Settings:
         """Whether the workers of a Ray cluster read the data, vote and write."""
         return self.engine != LOCAL
 
+    @property
+    def prices(self) -> tuple[float, float]:
+        """The prices of a million input and output tokens, which are lower in batches."""
+        share = SHARE_OF_PRICE if self.batch else 1.0
+        return share * self.prompt_price, share * self.completion_price
+
     @classmethod
     def of(cls, *layers: Mapping[str, Any]) -> "Settings":
         """Merge layers of values: later layers override earlier ones, and all of them override the preset.
@@ -331,6 +341,8 @@ class Settings:
                 f"budget_epsilon must be at least epsilon, {self.epsilon:g}, got {self.budget_epsilon:g}; raise the "
                 "budget of the data or lower the epsilon of the run"
             )
+        if self.batch and not self.generator.startswith("openai:"):
+            raise InputError(f"batch is for openai:MODEL, got generator {brief(self.generator)}; leave it out")
         if self.label is None and (self.labels is not None or self.labels_are_public):
             raise InputError("labels are given without their column; name it as label")
 
@@ -368,18 +380,6 @@ class Settings:
                 f"{kind.nouns} are read by this process, not with engine {brief(self.engine)}; leave it out"
             )
         kind.refuse(self.scales)
-
-
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """Read values for `Settings.of` from a user's TOML file."""
-    values = toml_file(path, "the settings")
-    refuse_unknown(values, f" in {path}")
-    for name in sorted(CONSENTS & set(values)):
-        if values.pop(name) is not False:
-            raise PrivacyError(
-                f"{name} in {path} is consent, which a file cannot give; remove it, and give --{name.replace('_', '-')}"
-            )
-    return values
 
 
 def settings_fields() -> tuple[Field[Any], ...]:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from gape._support.html import as_paragraph, as_table
 from gape.core.errors import InputError
 from gape.core.types import Samples
 from gape.distributed.cluster import RayModel
@@ -48,6 +49,8 @@ from gape.runs.selector import keeps_distinct, make_selector
 from gape.runs.settings import OPERATIONAL, Settings
 from gape.selection.rehearsal import rehearse
 
+_SHOWN, _SHOWN_CHARACTERS = 10, 500  # of a result in a notebook
+
 
 @dataclass(frozen=True)
 class SyntheticTexts:
@@ -65,6 +68,17 @@ class SyntheticTexts:
         """Return the published records as dictionaries."""
         rows: list[dict[str, Any]] = self.table.to_pylist()
         return rows
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the first records and the guarantee."""
+        names = self.table.column_names
+        rows = [
+            [str(row[name])[:_SHOWN_CHARACTERS] for name in names] for row in self.table.slice(0, _SHOWN).to_pylist()
+        ]
+        more = f", the first {_SHOWN}" if len(self) > _SHOWN else ""
+        return as_table(names, rows, f"{len(self)} synthetic records{more}") + as_paragraph(
+            self.privacy.text(), alarming=not self.privacy.private
+        )
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -208,14 +222,13 @@ def _run(
     """Run resolved settings to the end, from the current state of the folder."""
     plan = make_plan(settings)
     selector = make_selector(settings, plan, folder.recorded_selector)
-    prices = (settings.prompt_price, settings.completion_price)
-    tracker = Tracker(plan, prices, report, writes=writes(settings))
+    tracker = Tracker(plan, settings.prices, report, writes=writes(settings))
     require_votes_may_leave(settings)
     embedder = make_embedder(settings)
     require_embedder(private, embedder)
     refuse_shared_corpus(settings, private, lambda: embedder)
     with (
-        _writer(settings, folder.layout.answers) as bare,
+        _writer(settings, folder.layout.answers, tracker.waiting) as bare,
         closing(folder.open_ledger(settings, plan, private)) as ledger,
     ):
         cached = Cached(embedder, max(CACHED, plan.candidates))  # only for public texts
@@ -258,12 +271,12 @@ def _run(
 
 
 @contextmanager
-def _writer(settings: Settings, answers: Path) -> Iterator[LanguageModel | None]:
+def _writer(settings: Settings, answers: Path, waiting: Callable[[int, int], None]) -> Iterator[LanguageModel | None]:
     """Yield the language model: with Ray a copy on each worker, unless it is a service or no model writes."""
-    make = partial(make_model, settings, answers)
     if not settings.on_ray or generator_kind(settings) == "openai" or not writes(settings):
-        yield make()
+        yield make_model(settings, answers, waiting)
         return
+    make = partial(make_model, settings, answers)
     with RayModel(cast(Callable[[], LanguageModel], make), workers_of(settings)) as model:
         yield model
 

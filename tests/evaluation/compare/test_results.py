@@ -22,6 +22,7 @@ from gape.evaluation.compare import (
 )
 from gape.evaluation.compare.cell import Known, Result, Score, ScoredRound, Split
 from gape.evaluation.compare.figure import _styles
+from gape.evaluation.compare.folder import MARK
 from gape.evaluation.compare.results import SeedMean
 
 
@@ -77,6 +78,15 @@ class TestResults:
         found = [cells(whole[0])[f"gape--eps-1--seed-{seed}"]["turns"][-1]["held_out"]["recall"] for seed in (0, 1)]
         assert float(lines[2][1].split()[0]) == pytest.approx(np.mean(found), abs=1e-4)
         assert "recall, GAPE less AugPE" in text
+
+    def test_a_notebook_shows_the_means_under_the_mark(self, whole: tuple[Path, Comparison]) -> None:
+        _, comparison = whole
+        shown = comparison._repr_html_()
+        assert MARK in shown
+        assert shown.count("<table>") == 2
+        for method in comparison.methods:
+            for epsilon in comparison.epsilons:
+                assert str(comparison.at_end(method, epsilon, held_out("recall"))) in shown
 
     def test_the_seeds_of_a_mean_are_those_that_are_there(self, whole: tuple[Path, Comparison]) -> None:
         comparison = whole[1]

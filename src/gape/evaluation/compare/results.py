@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from markupsafe import Markup
 from scipy.special import stdtrit
 
 from gape._support.files import table_bytes, write_atomically
+from gape._support.html import as_paragraph, as_table
 from gape.evaluation.compare.cell import Result, Score, ScoredRound
 from gape.evaluation.compare.folder import MARK
 from gape.evaluation.compare.grid import VOTES, Study, shortest
@@ -102,6 +104,12 @@ class Comparison:
         if most == 1:
             return "one seed"
         return f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the means after the last round, with a warning that they are not private."""
+        titles = {"recall": "Recall of records that did not vote", "sinkhorn": "Sinkhorn W1 to them"}
+        tables = (as_table(*_means(self, held_out(name), real=True), caption=title) for name, title in titles.items())
+        return as_paragraph(MARK, alarming=True) + Markup("").join(tables)
 
     def at_end(self, method: str, epsilon: float, value: Callable[[ScoredRound], float]) -> SeedMean:
         """Return a score after the last round, over seeds."""
@@ -288,6 +296,13 @@ def _label_tables(comparison: Comparison) -> list[str]:
 
 
 def _table(comparison: Comparison, value: Callable[[ScoredRound], float], *, real: bool = False) -> str:
+    return _markdown(*_means(comparison, value, real=real))
+
+
+def _means(
+    comparison: Comparison, value: Callable[[ScoredRound], float], *, real: bool = False
+) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the lines of a table of means."""
     head = ["", *(epsilon_in_words(epsilon) for epsilon in comparison.epsilons)]
     lines = [
         [label_of(method), *(str(comparison.at_end(method, epsilon, value)) for epsilon in comparison.epsilons)]
@@ -295,7 +310,7 @@ def _table(comparison: Comparison, value: Callable[[ScoredRound], float], *, rea
     ]
     blank = [""] * (len(comparison.epsilons) - 1)
     lines += [[name, str(score), *blank] for name, score in comparison.baselines(value, real=real).items()]
-    return _markdown(head, lines)
+    return head, lines
 
 
 def _differences(comparison: Comparison) -> str:

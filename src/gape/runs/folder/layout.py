@@ -11,6 +11,7 @@
         ├── settings.toml           all settings, sealed by the user; no secrets, no consent
         ├── schema.toml             the schema as it was when the run began, if there is one
         ├── answers.sqlite          the answers of the language model, stored before they are used
+        ├── answers-batches.json    batches of requests that a service works on
         ├── ledger.sqlite           the ledger of data in memory; that of a file is beside the file
         ├── evaluation.json         the last evaluation; not private
         ├── report.html             a report that is not for publication
