@@ -33,7 +33,13 @@ class TextElectorate(LocalElectorate):
     def __init__(self, records: Records, points: Points, votes_per_unit: int = 1, votes_per_record: int = 1) -> None:
         """Hold `points`, (n, d), of the records."""
         units = None if records.users is None else records.users.tolist()
-        super().__init__(points, units=units, votes_per_unit=votes_per_unit, votes_per_record=votes_per_record)
+        super().__init__(
+            points,
+            units=units,
+            votes_per_unit=votes_per_unit,
+            votes_per_record=votes_per_record,
+            content=records.content,
+        )
         self._of = records
 
     def fingerprint(self, salt: bytes) -> str:

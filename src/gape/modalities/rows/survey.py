@@ -1,0 +1,312 @@
+"""The survey of a table: noisy counts of its columns, then of the pairs of columns that depend on each other.
+
+Three releases, each of which may depend on the noisy answers before it:
+
+1. Every column, by its cells (`cells`).
+2. Every pair of columns, by at most `COARSE` parts of each, to see which pairs depend on each other.
+3. The columns again, and the pairs for which it pays off, by at most `FINE` parts of each column; the stronger the
+   dependence of a pair, the more often it is asked.
+
+A record gives one answer to each question. A question asked r times is answered with independent noise each time, so
+that the mean has the noise sigma / sqrt(r): all questions share one sigma, and the number of answers of a record, which
+is public, says all that the accounting needs. What follows from the noisy answers is post-processing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gape.core.errors import InputError
+from gape.core.types import Counts, Floats, Indices, NoisyVotes, Samples
+from gape.modalities.rows.cells import Cells
+from gape.modalities.rows.schema import Schema
+
+COARSE, FINE = 4, 20  # parts of a column
+RARE = 0.01  # share of the records below which choices are counted together
+ASKED_AGAIN = 4  # answers to the third release, for each pair of columns
+MOST_ANSWERS = 4_000  # to the third release
+_COLUMNS = 0.5  # answers to the first release, for each pair of columns
+_COLUMNS_AGAIN = 0.7  # answers about columns to the third release, for each pair of columns
+_STANDS_OUT = 3.0  # standard deviations of noise
+_LEFT = 0.5  # share of the noise that remains in a table after fitting; measured on Adult
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which part of a column, or which combination of parts of two columns, a record has; asked `times` times."""
+
+    columns: tuple[int, ...]
+    parts: tuple[Indices, ...]  # of each column: the part that each of its cells belongs to
+    times: int = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of parts of each column."""
+        return tuple(int(parts.max()) + 1 for parts in self.parts)
+
+    def answers(self, cells: Indices) -> Indices:
+        """Return the answer of each row, (n,), from its cells, (n, columns)."""
+        chosen = [parts[cells[:, column]] for column, parts in zip(self.columns, self.parts, strict=True)]
+        return np.ravel_multi_index(chosen, self.shape)
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The questions of one release."""
+
+    schema: Schema
+    asked: tuple[Question, ...]
+
+    @property
+    def per_record(self) -> int:
+        """The number of answers that a record gives, each counted in a different bin."""
+        return sum(question.times for question in self.asked)
+
+    @property
+    def bins(self) -> int:
+        """The number of counts."""
+        return sum(question.times * math.prod(question.shape) for question in self.asked)
+
+    @property
+    def digest(self) -> str:
+        """Identify the questions."""
+        digest = hashlib.sha256(repr(self.schema).encode())
+        for question in self.asked:
+            digest.update(repr((question.columns, question.times)).encode())
+            for parts in question.parts:
+                digest.update(parts.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def encode(self, samples: Samples) -> Indices:
+        """Return what the questions ask about: the cells of rows, (n, columns)."""
+        return _cells_of(self.schema, samples)
+
+    def tally(self, encoded: Indices) -> Counts:
+        """Count the answers of encoded rows, (bins,). Private: for `release_answers` only."""
+        counts = []
+        for question in self.asked:
+            once = np.bincount(question.answers(encoded), minlength=math.prod(question.shape))
+            counts.append(np.tile(once, question.times))
+        return np.concatenate(counts).astype(np.int64)
+
+    def means(self, noisy: NoisyVotes) -> list[Floats]:
+        """Return the mean noisy answers to each question, in its shape."""
+        tables, start = [], 0
+        for question in self.asked:
+            size = math.prod(question.shape)
+            own = noisy[start : start + question.times * size].reshape(question.times, size)
+            tables.append(own.mean(axis=0).reshape(question.shape))
+            start += question.times * size
+        return tables
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A table of noisy counts, and the standard deviation of their noise."""
+
+    columns: tuple[int, ...]
+    counts: Floats
+    noise: float
+
+
+class TableSurvey:
+    """The questions about a table, and what their noisy answers say."""
+
+    def __init__(self, schema: Schema) -> None:
+        """Ask about the columns of a schema."""
+        self.schema = schema
+        self._sizes = [cells.count for cells in Cells(schema).columns]
+        self._pairs = list(itertools.combinations(range(len(self._sizes)), 2))
+
+    def __repr__(self) -> str:
+        return f"TableSurvey({self.schema!r})"
+
+    @cached_property
+    def per_record(self) -> tuple[int, ...]:
+        """The largest number of answers that a record gives to each release."""
+        columns, pairs = len(self._sizes), len(self._pairs)
+        first = columns * self._times
+        last = columns * self._again + min(ASKED_AGAIN * pairs, max(MOST_ANSWERS, pairs))
+        return (first, pairs, last) if pairs else (first,)
+
+    @property
+    def _times(self) -> int:
+        return max(1, round(_COLUMNS * len(self._pairs) / len(self._sizes)))
+
+    @property
+    def _again(self) -> int:
+        return max(1, round(_COLUMNS_AGAIN * len(self._pairs) / len(self._sizes)))
+
+    def questions(self, answers: Sequence[NoisyVotes], sigma: float) -> Questions:
+        """Return the questions of the next release, given the noisy answers to those before."""
+        if not answers:
+            own = (np.arange(size) for size in self._sizes)
+            return self._asking(Question((index,), (parts,), self._times) for index, parts in enumerate(own))
+        columns = self.columns(answers[0], sigma)
+        if len(answers) == 1:
+            coarse = [self._coarse(column) for column in columns]
+            return self._asking(Question(pair, tuple(coarse[index] for index in pair)) for pair in self._pairs)
+        if len(answers) > len(self.per_record) - 1:
+            raise InputError(f"a survey has {len(self.per_record)} releases, got the answers of {len(answers)}")
+        times = self._times_of(columns, self.questions(answers[:1], sigma).means(answers[1]), sigma)
+        fine = [column.parts for column in columns]
+        again = self._again if times.any() else self.per_record[2] // len(fine)  # nothing else pays off
+        single = (Question((index,), (parts,), again) for index, parts in enumerate(fine))
+        double = (
+            Question(pair, tuple(fine[index] for index in pair), int(count))
+            for pair, count in zip(self._pairs, times, strict=True)
+            if count
+        )
+        return self._asking((*single, *double))
+
+    def columns(self, answers: NoisyVotes, sigma: float) -> list[ColumnEstimate]:
+        """Return what the answers to the first release say about each column."""
+        noisy = self.questions((), sigma).means(answers)
+        total = max(1.0, float(np.mean([counts.sum() for counts in noisy])))
+        noise = sigma / math.sqrt(self._times)
+        ordered = [cells.ordered for cells in Cells(self.schema).columns]
+        return [ColumnEstimate.of(counts, total, noise, count) for counts, count in zip(noisy, ordered, strict=True)]
+
+    def measured(self, answers: Sequence[NoisyVotes], sigma: float) -> list[Measured]:
+        """Return what the third release measured, by the parts of `columns`."""
+        if len(answers) < 3:
+            return []
+        last = self.questions(answers[:2], sigma)
+        return [
+            Measured(question.columns, counts, sigma / math.sqrt(question.times))
+            for question, counts in zip(last.asked, last.means(answers[2]), strict=True)
+        ]
+
+    def _asking(self, asked: object) -> Questions:
+        return Questions(self.schema, tuple(asked))  # type: ignore[arg-type]
+
+    def _coarse(self, column: ColumnEstimate) -> Indices:
+        return _merged(column.shares, COARSE, column.ordered, 0.0)
+
+    def _times_of(self, columns: Sequence[ColumnEstimate], coarse: Sequence[Floats], sigma: float) -> Indices:
+        """Return how often to ask about each pair: an answer goes where it lowers the expected error most."""
+        total = columns[0].total
+        strength, noise = np.zeros(len(coarse)), np.zeros(len(coarse))
+        for index, ((a, b), noisy) in enumerate(zip(self._pairs, coarse, strict=True)):
+            strength[index] = dependence(noisy, sigma) / total
+            cells = math.prod(int(columns[column].parts.max()) + 1 for column in (a, b))
+            noise[index] = _LEFT * 0.4 * cells * sigma / total  # half the mean absolute value of a Gaussian is .4
+        return _shared_out(strength, noise, self.per_record[2] - self._again * len(columns))
+
+
+@dataclass(frozen=True)
+class ColumnEstimate:
+    """What is known of a column: the share of each cell, and the parts in which pairs count it."""
+
+    shares: Floats  # (cells,), at least 0, with sum 1
+    parts: Indices  # (cells,)
+    noisy: Floats  # (cells,): mean counts
+    noise: float  # their standard deviation
+    total: float  # number of records, about
+    ordered: int  # how many of the cells lie in order
+
+    @classmethod
+    def of(cls, noisy: Floats, total: float, noise: float, ordered: int) -> ColumnEstimate:
+        """Estimate a column from noisy counts of its cells. Neighbours that drown in noise share what they have."""
+        groups = _told_apart(noisy, noise, ordered)
+        widths = np.bincount(groups)
+        held: Floats = np.bincount(groups, weights=noisy)
+        counts = projected(held, total, widths.astype(np.float64))
+        shares = (counts / widths)[groups] / total
+        parts = _merged(shares, FINE, ordered, max(RARE, 3 * noise / total))
+        return cls(shares, parts, noisy, noise, total, ordered)
+
+
+def projected(noisy: Floats, total: float, variances: Floats | None = None) -> Floats:
+    """Return the counts of sum `total`, none below 0, that are nearest to noisy ones (L2, by relative variances)."""
+    weights = np.ones(noisy.shape) if variances is None else variances
+    order = np.argsort(-(noisy / weights).ravel(), kind="stable")
+    flat, spread = noisy.ravel()[order], weights.ravel()[order]
+    excess = (np.cumsum(flat) - total) / np.cumsum(spread)
+    cut = excess[np.flatnonzero(flat / spread > excess)[-1]]
+    kept: Floats = np.maximum(noisy - cut * weights, 0.0)
+    return kept
+
+
+def _told_apart(noisy: Floats, noise: float, ordered: int) -> Indices:
+    """Return groups of cells: neighbours in order are merged until their count stands out from the noise."""
+    groups, group, held, width = np.arange(len(noisy)), 0, 0.0, 0
+    for index in range(ordered):
+        alone = noisy[index] >= _STANDS_OUT * noise
+        if width and (alone or held >= _STANDS_OUT * noise * math.sqrt(width)):
+            group, held, width = group + 1, 0.0, 0
+        groups[index] = group
+        held, width = held + float(noisy[index]), width + 1
+    if ordered:
+        groups[ordered:] = group + 1 + np.arange(len(noisy) - ordered)
+    return groups
+
+
+def dependence(noisy: Floats, noise: float) -> float:
+    """Return about how many records would have to change for the two columns of a table to be independent."""
+    total = max(float(noisy.sum()), 1.0)
+    rows, columns = (projected(noisy.sum(axis=axis), total) for axis in (1, 0))
+    away = noisy - np.outer(rows, columns) / total
+    signal = max(0.0, float((away**2).sum()) - noise**2 * (noisy.shape[0] - 1) * (noisy.shape[1] - 1))
+    return 0.5 * math.sqrt(signal * noisy.size * 2 / math.pi)
+
+
+def _shared_out(strength: Floats, noise: Floats, answers: int) -> Indices:
+    """Share out answers: a pair asked r times has the error noise / sqrt(r), and never asked that of independence."""
+    times = np.zeros(len(strength), dtype=np.int64)
+    ahead = np.arange(1, 65)
+    error = strength.copy()
+    left = answers
+    while left > 0:
+        steps = ahead[ahead <= left]
+        later = noise[:, None] / np.sqrt(times[:, None] + steps)
+        gains = (error[:, None] - later) / steps
+        best = int(gains.argmax())
+        pair, step = best // len(steps), int(steps[best % len(steps)])
+        if gains.flat[best] <= 0:
+            break
+        times[pair] += step
+        error[pair] = noise[pair] / math.sqrt(times[pair])
+        left -= step
+    return times
+
+
+def _merged(shares: Floats, most: int, ordered: int, rare: float) -> Indices:
+    """Merge cells into at most `most` parts: neighbours in order up to about equal shares, choices by frequency."""
+    parts = np.zeros(len(shares), dtype=np.int64)
+    if ordered:
+        parts[:ordered] = _even(shares[:ordered], most - (len(shares) - ordered), rare)
+        parts[ordered:] = parts[:ordered].max() + 1
+        return parts
+    frequent = np.argsort(-shares, kind="stable")
+    single = [index for index in frequent[: most - 1] if shares[index] >= rare]
+    if len(single) >= len(shares) - 1:
+        return np.arange(len(shares))
+    parts[:] = len(single)
+    parts[single] = np.arange(len(single))
+    return parts
+
+
+def _even(shares: Floats, most: int, least: float) -> Indices:
+    """Return parts of neighbouring cells; a cell with the share of a whole part has one of its own."""
+    least = max(least, shares.sum() / most)
+    parts, part, held = np.zeros(len(shares), dtype=np.int64), 0, 0.0
+    for index, share in enumerate(shares):
+        if index and (held >= least or (share >= least and held > 0)):
+            part, held = part + 1, 0.0
+        parts[index] = part
+        held += float(share)
+    return parts
+
+
+def _cells_of(schema: Schema, samples: Samples) -> Indices:
+    codes = schema.codes(samples)
+    columns = Cells(schema).columns
+    return np.stack([cells.of(codes[:, index]) for index, cells in enumerate(columns)], axis=1)
