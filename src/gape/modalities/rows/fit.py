@@ -47,8 +47,8 @@ class Fitted:
         sizes = np.array([len(shares) for shares in self._shares])
         single = np.zeros((len(sizes), width))
         wanted = [shares * len(rows) + _SMOOTH for shares in self._shares]
-        for index, counts in enumerate(wanted):
-            single[index, : sizes[index]] = np.log(counts)
+        for index, want in enumerate(wanted):
+            single[index, : sizes[index]] = np.log(want)
         tables = [table * len(rows) + _SMOOTH for table in self._tables]
         links = [np.zeros(table.shape) for table in tables]
         edges = sorted(
@@ -75,8 +75,8 @@ class Fitted:
                 np.clip(link + step * change, -_LARGEST, _LARGEST, out=link)
         for index, shares in enumerate(self._shares):
             chances = _chances(rows, index, single, sizes, first, source, weights)
-            wanted, order = _counts(shares, len(rows), rng), rng.permutation(len(rows))
-            _settle(rows, index, chances, wanted, order, rng.random(len(rows)))
+            counts, order = _counts(shares, len(rows), rng), rng.permutation(len(rows))
+            _settle(rows, index, chances, counts, order, rng.random(len(rows)))
 
     def _cells(self, index: int, parts: Indices, rng: np.random.Generator) -> Indices:
         """Draw a cell within each part, (n,), by the shares of the column."""

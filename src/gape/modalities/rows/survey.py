@@ -217,7 +217,7 @@ class ColumnEstimate:
         """Estimate a column from noisy counts of its cells. Neighbours that drown in noise share what they have."""
         groups = _told_apart(noisy, noise, ordered)
         widths = np.bincount(groups)
-        held: Floats = np.bincount(groups, weights=noisy)
+        held = np.bincount(groups, weights=noisy).astype(np.float64)
         counts = projected(held, total, widths.astype(np.float64))
         shares = (counts / widths)[groups] / total
         parts = _merged(shares, FINE, ordered, max(RARE, 3 * noise / total))
