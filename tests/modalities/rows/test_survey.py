@@ -15,7 +15,8 @@ from gape.metrics.tables import column_distances, pair_distance
 from gape.modalities import Columns, Rows, Schema
 from gape.modalities.rows.cells import ColumnCells
 from gape.modalities.rows.columns import Choices, Numbers
-from gape.modalities.rows.survey import Question, Questions, TableSurvey, projected
+from gape.modalities.rows.estimates import Level, NoisyColumn, projected
+from gape.modalities.rows.survey import Question, Questions, TableSurvey
 from gape.modalities.rows.surveyed import SurveyedRows
 from gape.privacy.accounting import Release, delta_spent, noise_scale
 from gape.privacy.ledger import Account, Budget, Ledger
@@ -65,6 +66,18 @@ def test_both_ends_and_zero_have_cells_of_their_own() -> None:
     cells = ColumnCells(SCHEMA.columns["gain"])
     values = np.array([-50.0, -49.9, 0.0, 0.1, 99_999.9, 100_000.0])
     assert len(set(cells.of(values).tolist())) == len(values)
+
+
+@pytest.mark.parametrize("column", SCHEMA.columns.values(), ids=list(SCHEMA.columns))
+def test_stretches_are_parts_of_the_range_in_order(column: Numbers | Choices) -> None:
+    cells = ColumnCells(column)
+    if isinstance(column, Choices):
+        assert cells.stretches is None
+        return
+    assert cells.stretches is not None
+    assert (np.diff(cells.stretches) >= 0).all()
+    assert np.bincount(cells.stretches).min() >= 1
+    assert cells.stretches.max() + 1 <= 20 + int(column.missing)
 
 
 def asked(survey: TableSurvey, codes: Floats, sigma: float) -> list[tuple[Questions, Counts]]:
@@ -156,6 +169,49 @@ def test_projection_is_the_nearest_table_without_negative_counts() -> None:
     for seed in range(20):
         other = np.random.default_rng(seed).dirichlet(np.ones(40)) * 60
         assert ((nearest - noisy) ** 2).sum() <= ((other - noisy) ** 2).sum()
+
+
+def test_two_levels_of_a_column_are_combined_without_bias_and_with_the_stated_variance() -> None:
+    rng = np.random.default_rng(0)
+    truth, blocks = np.array([50.0, 0, 30, 5, 7, 9]), np.array([0, 0, 1, 1, 1, 1])
+    groups = np.array([0, 1, 1, 2, 2, 3])
+    found = []
+    for _ in range(4_000):
+        cells = Level(np.arange(6), truth + 3 * rng.normal(size=6), 9.0)
+        above = Level(blocks, np.bincount(blocks, weights=truth) + rng.normal(size=2), 1.0)
+        column = NoisyColumn.of([above, cells])
+        found.append(column.sums(groups))
+    np.testing.assert_allclose(np.mean(found, axis=0), np.bincount(groups, weights=truth), atol=0.3)
+    np.testing.assert_allclose(np.var(found, axis=0), column.variances(groups), rtol=0.1)
+    assert column.nearest(101.0, 6).sum() == pytest.approx(101)
+    assert column.nearest(101.0, 6).min() >= 0
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"x": Numbers(0.0, 1.0, 3)},
+        {"x": Choices(("a", "b"))},
+        {"x": Numbers(0.0, 1.0, 3), "y": Choices(("a", "b"), missing=True)},
+        {"x": Numbers(0, 1), "y": Numbers(0, 1)},
+    ],
+)
+@pytest.mark.parametrize(("records", "sigma"), [(10, 200.0), (10, 0.0), (2_000, 20.0), (3, 3.0)])
+def test_few_columns_and_few_records_are_enough(
+    columns: dict[str, Numbers | Choices], records: int, sigma: float
+) -> None:
+    """Columns that are independent, and answers that drown in noise, must still give rows."""
+    schema, rng = Schema(columns), np.random.default_rng(0)
+    codes = np.round(rng.random((records, len(columns))))
+    survey, answers = SurveyedRows(schema), []
+    for _ in survey.per_record:
+        questions = survey.questions(answers, sigma)
+        counts = questions.tally(questions.encode(schema.lines(codes)))
+        answers.append(counts + np.rint(sigma * rng.normal(size=len(counts))).astype(np.int64))
+    made = schema.codes(survey.informed(answers, sigma).random(50, rng))
+    assert made.shape == (50, len(columns))
+    if not sigma:
+        assert np.nanmean(made[:, 0]) == pytest.approx(codes[:, 0].mean(), abs=0.03)
 
 
 def test_a_question_asked_twice_is_answered_twice() -> None:

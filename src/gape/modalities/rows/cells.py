@@ -10,6 +10,7 @@ from gape.modalities.rows.columns import Choices, Column, Numbers
 from gape.modalities.rows.schema import Schema
 
 MOST_VALUES = 128  # numbers with up to as many values have a cell for each of them
+MOST_STRETCHES = 20  # in which columns of many cells are also counted
 STRETCHES = 100  # equal parts of the range of other numbers
 
 
@@ -35,6 +36,18 @@ class ColumnCells:
     def ordered(self) -> int:
         """The number of cells that lie in order; 0 for choices, which have none."""
         return 0 if isinstance(self.column, Choices) else self.count - int(self.column.missing)
+
+    @cached_property
+    def stretches(self) -> Indices | None:
+        """The part of the range that each cell lies in, (cells,), if there are several cells for each; or None."""
+        if self.ordered < MOST_STRETCHES * 2:
+            return None
+        inside = np.arange(self.ordered) * MOST_STRETCHES // self.ordered
+        if not self._single and isinstance(self.column, Numbers):
+            along = (self._starts[:-1] - self._starts[0]) / (self._starts[-1] - self._starts[0])
+            inside = (along * MOST_STRETCHES).astype(np.int64)
+        empty = np.full(self.count - self.ordered, inside.max() + 1)
+        return np.unique(np.concatenate([inside, empty]), return_inverse=True)[1]
 
     def of(self, codes: Floats) -> Indices:
         """Return the cell of each code, (n,)."""

@@ -14,7 +14,8 @@ import numpy as np
 
 from gape._support.compiled import compiled
 from gape.core.types import Floats, Indices
-from gape.modalities.rows.survey import ColumnEstimate, Measured, projected
+from gape.modalities.rows.estimates import ColumnEstimate, projected
+from gape.modalities.rows.survey import Measured
 
 SWEEPS = 150
 _CONSISTENT = 20  # alternations between the shares of columns and tables without negative counts
@@ -99,9 +100,8 @@ def _column_shares(columns: Sequence[ColumnEstimate], measured: Sequence[Measure
     """Return the shares of the parts of each column: its own answers and those of its pairs, by their precision."""
     shares = []
     for index, column in enumerate(columns):
-        sums = np.bincount(column.parts, weights=column.noisy)
-        precision = 1 / (np.maximum(column.noise, 1e-9) ** 2 * np.bincount(column.parts))
-        total = sums * precision
+        precision = 1 / column.counts.variances(column.parts)
+        total = column.total * np.bincount(column.parts, weights=column.shares) * precision
         for table in measured:
             if index in table.columns:
                 others = tuple(axis for axis, column in enumerate(table.columns) if column != index)

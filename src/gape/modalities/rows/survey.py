@@ -2,9 +2,9 @@
 
 Three releases, each of which may depend on the noisy answers before it:
 
-1. Every column, by its cells (`cells`).
+1. Every column, by its cells (`cells`), and by stretches of cells if there are many.
 2. Every pair of columns, by at most `COARSE` parts of each, to see which pairs depend on each other.
-3. The columns again, and the pairs for which it pays off, by at most `FINE` parts of each column; the stronger the
+3. The columns again, and the pairs for which it pays off, by at most 20 parts of each column; the stronger the
    dependence of a pair, the more often it is asked.
 
 A record gives one answer to each question. A question asked r times is answered with independent noise each time, so
@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,15 +26,15 @@ import numpy as np
 from gape.core.errors import InputError
 from gape.core.types import Counts, Floats, Indices, NoisyVotes, Samples
 from gape.modalities.rows.cells import Cells
+from gape.modalities.rows.estimates import ColumnEstimate, Level, merged, projected
 from gape.modalities.rows.schema import Schema
 
-COARSE, FINE = 4, 20  # parts of a column
-RARE = 0.01  # share of the records below which choices are counted together
+COARSE = 4  # parts of a column in the second release
 ASKED_AGAIN = 4  # answers to the third release, for each pair of columns
 MOST_ANSWERS = 4_000  # to the third release
-_COLUMNS = 0.5  # answers to the first release, for each pair of columns
-_COLUMNS_AGAIN = 0.7  # answers about columns to the third release, for each pair of columns
-_STANDS_OUT = 3.0  # standard deviations of noise
+_COLUMNS = 4.0  # answers to the first release, for each pair of columns
+_COARSELY = 0.6  # share of them that are about stretches, if a column has many cells
+_COLUMNS_AGAIN = 0.3  # answers about columns to the third release, for each pair of columns
 _LEFT = 0.5  # share of the noise that remains in a table after fitting; measured on Adult
 
 
@@ -122,8 +122,8 @@ class TableSurvey:
     def __init__(self, schema: Schema) -> None:
         """Ask about the columns of a schema."""
         self.schema = schema
-        self._sizes = [cells.count for cells in Cells(schema).columns]
-        self._pairs = list(itertools.combinations(range(len(self._sizes)), 2))
+        self._cells = Cells(schema).columns
+        self._pairs = list(itertools.combinations(range(len(self._cells)), 2))
 
     def __repr__(self) -> str:
         return f"TableSurvey({self.schema!r})"
@@ -131,24 +131,23 @@ class TableSurvey:
     @cached_property
     def per_record(self) -> tuple[int, ...]:
         """The largest number of answers that a record gives to each release."""
-        columns, pairs = len(self._sizes), len(self._pairs)
+        columns, pairs = len(self._cells), len(self._pairs)
         first = columns * self._times
         last = columns * self._again + min(ASKED_AGAIN * pairs, max(MOST_ANSWERS, pairs))
         return (first, pairs, last) if pairs else (first,)
 
     @property
     def _times(self) -> int:
-        return max(1, round(_COLUMNS * len(self._pairs) / len(self._sizes)))
+        return max(3, round(_COLUMNS * len(self._pairs) / len(self._cells)))  # 3: both levels are asked about
 
     @property
     def _again(self) -> int:
-        return max(1, round(_COLUMNS_AGAIN * len(self._pairs) / len(self._sizes)))
+        return max(1, round(_COLUMNS_AGAIN * len(self._pairs) / len(self._cells)))
 
     def questions(self, answers: Sequence[NoisyVotes], sigma: float) -> Questions:
         """Return the questions of the next release, given the noisy answers to those before."""
         if not answers:
-            own = (np.arange(size) for size in self._sizes)
-            return self._asking(Question((index,), (parts,), self._times) for index, parts in enumerate(own))
+            return self._asking(self._about_columns())
         columns = self.columns(answers[0], sigma)
         if len(answers) == 1:
             coarse = [self._coarse(column) for column in columns]
@@ -168,14 +167,17 @@ class TableSurvey:
 
     def columns(self, answers: NoisyVotes, sigma: float) -> list[ColumnEstimate]:
         """Return what the answers to the first release say about each column."""
-        noisy = self.questions((), sigma).means(answers)
+        questions = self.questions((), sigma)
+        noisy = questions.means(answers)
         total = max(1.0, float(np.mean([counts.sum() for counts in noisy])))
-        noise = sigma / math.sqrt(self._times)
-        ordered = [cells.ordered for cells in Cells(self.schema).columns]
-        return [ColumnEstimate.of(counts, total, noise, count) for counts, count in zip(noisy, ordered, strict=True)]
+        levels: list[list[Level]] = [[] for _ in self._cells]
+        variance = max(sigma, 1e-6) ** 2  # without noise, too, all variances are above 0
+        for question, counts in zip(questions.asked, noisy, strict=True):
+            levels[question.columns[0]].append(Level(question.parts[0], counts, variance / question.times))
+        return [ColumnEstimate.of(own, total, cells.ordered) for own, cells in zip(levels, self._cells, strict=True)]
 
     def measured(self, answers: Sequence[NoisyVotes], sigma: float) -> list[Measured]:
-        """Return what the third release measured, by the parts of `columns`."""
+        """Return what the third release measured, by the parts of each column."""
         if len(answers) < 3:
             return []
         last = self.questions(answers[:2], sigma)
@@ -184,11 +186,21 @@ class TableSurvey:
             for question, counts in zip(last.asked, last.means(answers[2]), strict=True)
         ]
 
+    def _about_columns(self) -> Iterator[Question]:
+        """Ask about the cells of each column, and about stretches of cells where there are many."""
+        for index, cells in enumerate(self._cells):
+            times = self._times
+            if cells.stretches is not None:
+                coarse = round(_COARSELY * times)
+                yield Question((index,), (cells.stretches,), coarse)
+                times -= coarse
+            yield Question((index,), (np.arange(cells.count),), times)
+
     def _asking(self, asked: object) -> Questions:
         return Questions(self.schema, tuple(asked))  # type: ignore[arg-type]
 
     def _coarse(self, column: ColumnEstimate) -> Indices:
-        return _merged(column.shares, COARSE, column.ordered, 0.0)
+        return merged(column.shares, COARSE, column.ordered, 0.0)
 
     def _times_of(self, columns: Sequence[ColumnEstimate], coarse: Sequence[Floats], sigma: float) -> Indices:
         """Return how often to ask about each pair: an answer goes where it lowers the expected error most."""
@@ -199,54 +211,6 @@ class TableSurvey:
             cells = math.prod(int(columns[column].parts.max()) + 1 for column in (a, b))
             noise[index] = _LEFT * 0.4 * cells * sigma / total  # half the mean absolute value of a Gaussian is .4
         return _shared_out(strength, noise, self.per_record[2] - self._again * len(columns))
-
-
-@dataclass(frozen=True)
-class ColumnEstimate:
-    """What is known of a column: the share of each cell, and the parts in which pairs count it."""
-
-    shares: Floats  # (cells,), at least 0, with sum 1
-    parts: Indices  # (cells,)
-    noisy: Floats  # (cells,): mean counts
-    noise: float  # their standard deviation
-    total: float  # number of records, about
-    ordered: int  # how many of the cells lie in order
-
-    @classmethod
-    def of(cls, noisy: Floats, total: float, noise: float, ordered: int) -> ColumnEstimate:
-        """Estimate a column from noisy counts of its cells. Neighbours that drown in noise share what they have."""
-        groups = _told_apart(noisy, noise, ordered)
-        widths = np.bincount(groups)
-        held = np.bincount(groups, weights=noisy).astype(np.float64)
-        counts = projected(held, total, widths.astype(np.float64))
-        shares = (counts / widths)[groups] / total
-        parts = _merged(shares, FINE, ordered, max(RARE, 3 * noise / total))
-        return cls(shares, parts, noisy, noise, total, ordered)
-
-
-def projected(noisy: Floats, total: float, variances: Floats | None = None) -> Floats:
-    """Return the counts of sum `total`, none below 0, that are nearest to noisy ones (L2, by relative variances)."""
-    weights = np.ones(noisy.shape) if variances is None else variances
-    order = np.argsort(-(noisy / weights).ravel(), kind="stable")
-    flat, spread = noisy.ravel()[order], weights.ravel()[order]
-    excess = (np.cumsum(flat) - total) / np.cumsum(spread)
-    cut = excess[np.flatnonzero(flat / spread > excess)[-1]]
-    kept: Floats = np.maximum(noisy - cut * weights, 0.0)
-    return kept
-
-
-def _told_apart(noisy: Floats, noise: float, ordered: int) -> Indices:
-    """Return groups of cells: neighbours in order are merged until their count stands out from the noise."""
-    groups, group, held, width = np.arange(len(noisy)), 0, 0.0, 0
-    for index in range(ordered):
-        alone = noisy[index] >= _STANDS_OUT * noise
-        if width and (alone or held >= _STANDS_OUT * noise * math.sqrt(width)):
-            group, held, width = group + 1, 0.0, 0
-        groups[index] = group
-        held, width = held + float(noisy[index]), width + 1
-    if ordered:
-        groups[ordered:] = group + 1 + np.arange(len(noisy) - ordered)
-    return groups
 
 
 def dependence(noisy: Floats, noise: float) -> float:
@@ -276,34 +240,6 @@ def _shared_out(strength: Floats, noise: Floats, answers: int) -> Indices:
         error[pair] = noise[pair] / math.sqrt(times[pair])
         left -= step
     return times
-
-
-def _merged(shares: Floats, most: int, ordered: int, rare: float) -> Indices:
-    """Merge cells into at most `most` parts: neighbours in order up to about equal shares, choices by frequency."""
-    parts = np.zeros(len(shares), dtype=np.int64)
-    if ordered:
-        parts[:ordered] = _even(shares[:ordered], most - (len(shares) - ordered), rare)
-        parts[ordered:] = parts[:ordered].max() + 1
-        return parts
-    frequent = np.argsort(-shares, kind="stable")
-    single = [index for index in frequent[: most - 1] if shares[index] >= rare]
-    if len(single) >= len(shares) - 1:
-        return np.arange(len(shares))
-    parts[:] = len(single)
-    parts[single] = np.arange(len(single))
-    return parts
-
-
-def _even(shares: Floats, most: int, least: float) -> Indices:
-    """Return parts of neighbouring cells; a cell with the share of a whole part has one of its own."""
-    least = max(least, shares.sum() / most)
-    parts, part, held = np.zeros(len(shares), dtype=np.int64), 0, 0.0
-    for index, share in enumerate(shares):
-        if index and (held >= least or (share >= least and held > 0)):
-            part, held = part + 1, 0.0
-        parts[index] = part
-        held += float(share)
-    return parts
 
 
 def _cells_of(schema: Schema, samples: Samples) -> Indices:
