@@ -203,7 +203,7 @@ def test_few_columns_and_few_records_are_enough(
     """Columns that are independent, and answers that drown in noise, must still give rows."""
     schema, rng = Schema(columns), np.random.default_rng(0)
     codes = np.round(rng.random((records, len(columns))))
-    survey, answers = SurveyedRows(schema), []
+    survey, answers = SurveyedRows(schema), list[NoisyVotes]()
     for _ in survey.per_record:
         questions = survey.questions(answers, sigma)
         counts = questions.tally(questions.encode(schema.lines(codes)))
@@ -212,6 +212,12 @@ def test_few_columns_and_few_records_are_enough(
     assert made.shape == (50, len(columns))
     if not sigma:
         assert np.nanmean(made[:, 0]) == pytest.approx(codes[:, 0].mean(), abs=0.03)
+
+
+def test_wide_tables_ask_a_bounded_number_of_questions() -> None:
+    survey = TableSurvey(Schema({f"x{number}": Numbers(0.0, 1.0, 3) for number in range(200)}))
+    assert sum(survey.per_record) < 50_000
+    assert survey.questions((), 1.0).bins < 1_000_000
 
 
 def test_a_question_asked_twice_is_answered_twice() -> None:

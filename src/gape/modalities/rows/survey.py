@@ -20,8 +20,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gape.core.errors import InputError
 from gape.core.types import Counts, Floats, Indices, NoisyVotes, Samples
@@ -31,7 +33,10 @@ from gape.modalities.rows.schema import Schema
 
 COARSE = 4  # parts of a column in the second release
 ASKED_AGAIN = 4  # answers to the third release, for each pair of columns
-MOST_ANSWERS = 4_000  # to the third release
+MOST_ANSWERS = 4_000  # about pairs, to the third release
+MOST_PAIRS = 600  # in the third release; the time to fit rows grows with their number
+MOST_TIMES = 60  # that a column is asked about
+_AT_ONCE = 100_000  # rows that are coded or counted at a time, so that memory stays bounded
 _COLUMNS = 4.0  # answers to the first release, for each pair of columns
 _COARSELY = 0.6  # share of them that are about stretches, if a column has many cells
 _COLUMNS_AGAIN = 0.3  # answers about columns to the third release, for each pair of columns
@@ -51,10 +56,11 @@ class Question:
         """The number of parts of each column."""
         return tuple(int(parts.max()) + 1 for parts in self.parts)
 
-    def answers(self, cells: Indices) -> Indices:
+    def answers(self, cells: NDArray[Any]) -> Indices:
         """Return the answer of each row, (n,), from its cells, (n, columns)."""
         chosen = [parts[cells[:, column]] for column, parts in zip(self.columns, self.parts, strict=True)]
-        return np.ravel_multi_index(chosen, self.shape)
+        found: Indices = np.ravel_multi_index(chosen, self.shape)
+        return found
 
 
 @dataclass(frozen=True)
@@ -84,15 +90,17 @@ class Questions:
                 digest.update(parts.astype("<i8").tobytes())
         return digest.hexdigest()
 
-    def encode(self, samples: Samples) -> Indices:
+    def encode(self, samples: Samples) -> NDArray[np.int16]:
         """Return what the questions ask about: the cells of rows, (n, columns)."""
         return _cells_of(self.schema, samples)
 
-    def tally(self, encoded: Indices) -> Counts:
+    def tally(self, encoded: NDArray[np.int16]) -> Counts:
         """Count the answers of encoded rows, (bins,). Private: for `release_answers` only."""
         counts = []
         for question in self.asked:
-            once = np.bincount(question.answers(encoded), minlength=math.prod(question.shape))
+            once = np.zeros(math.prod(question.shape), dtype=np.int64)
+            for start in range(0, len(encoded), _AT_ONCE):
+                once += np.bincount(question.answers(encoded[start : start + _AT_ONCE]), minlength=len(once))
             counts.append(np.tile(once, question.times))
         return np.concatenate(counts).astype(np.int64)
 
@@ -133,16 +141,18 @@ class TableSurvey:
         """The largest number of answers that a record gives to each release."""
         columns, pairs = len(self._cells), len(self._pairs)
         first = columns * self._times
-        last = columns * self._again + min(ASKED_AGAIN * pairs, max(MOST_ANSWERS, pairs))
+        last = columns * self._again + min(ASKED_AGAIN * pairs, MOST_ANSWERS)
         return (first, pairs, last) if pairs else (first,)
 
     @property
     def _times(self) -> int:
-        return max(3, round(_COLUMNS * len(self._pairs) / len(self._cells)))  # 3: both levels are asked about
+        times = round(_COLUMNS * len(self._pairs) / len(self._cells))
+        return min(max(times, 3), MOST_TIMES)  # 3: both levels are asked about
 
     @property
     def _again(self) -> int:
-        return max(1, round(_COLUMNS_AGAIN * len(self._pairs) / len(self._cells)))
+        times = round(_COLUMNS_AGAIN * len(self._pairs) / len(self._cells))
+        return min(max(times, 1), MOST_TIMES)
 
     def questions(self, answers: Sequence[NoisyVotes], sigma: float) -> Questions:
         """Return the questions of the next release, given the noisy answers to those before."""
@@ -210,6 +220,7 @@ class TableSurvey:
             strength[index] = dependence(noisy, sigma) / total
             cells = math.prod(int(columns[column].parts.max()) + 1 for column in (a, b))
             noise[index] = _LEFT * 0.4 * cells * sigma / total  # half the mean absolute value of a Gaussian is .4
+        strength[np.argsort(-(strength - noise), kind="stable")[MOST_PAIRS:]] = 0.0
         return _shared_out(strength, noise, self.per_record[2] - self._again * len(columns))
 
 
@@ -242,7 +253,11 @@ def _shared_out(strength: Floats, noise: Floats, answers: int) -> Indices:
     return times
 
 
-def _cells_of(schema: Schema, samples: Samples) -> Indices:
-    codes = schema.codes(samples)
+def _cells_of(schema: Schema, samples: Samples) -> NDArray[np.int16]:
     columns = Cells(schema).columns
-    return np.stack([cells.of(codes[:, index]) for index, cells in enumerate(columns)], axis=1)
+    found = np.empty((len(samples), len(columns)), dtype=np.int16)  # a column has at most some 1,000 cells
+    for start in range(0, len(samples), _AT_ONCE):
+        codes = schema.codes(samples[start : start + _AT_ONCE])
+        for index, cells in enumerate(columns):
+            found[start : start + _AT_ONCE, index] = cells.of(codes[:, index])
+    return found
