@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gape.core.errors import InputError, RunError
+from gape.core.protocols import SurveyGenerator
 from gape.core.types import Samples
 from gape.embedders.cached import Cached
 from gape.runs.embedder import make_embedder
@@ -22,7 +23,9 @@ from gape.runs.selector import keeps_distinct
 def expand(run: str | Path, count: int, progress: Callable[[int], None] | None = None, **settings: Any) -> Samples:
     """Return `count` samples: those of a finished run and further variations of them.
 
-    Only published data is read, so the guarantee of the run covers all of them at no further cost. Recall rises,
+    Rows that fit a survey are drawn again from its answers, all of them.
+
+    Only data that may be published is read, so the guarantee covers all of them at no further cost. Recall rises,
     because more of the private data has a sample nearby. Precision falls, because no votes have selected the new
     samples. `progress` receives the number of texts written. The generator must be the one that the run recorded. For a
     folder from somebody else, `settings` give its address: generator, base_url, key_variable and so on.
@@ -36,6 +39,7 @@ def expand(run: str | Path, count: int, progress: Callable[[int], None] | None =
     chosen = folder.agreed(uses, **settings)
     plan = make_plan(chosen)
     samples = record.samples(record.last)
+    surveyed = bool(plan.answers) and not plan.rounds
     if count <= len(samples):
         raise InputError(f"count must be more than the {len(samples)} samples of the run, got {count}; raise it")
     written = 0
@@ -57,6 +61,8 @@ def expand(run: str | Path, count: int, progress: Callable[[int], None] | None =
                 f"{run} was made by the generator {record.parts['generator']:.200}, not {given:.200}; give the one it "
                 "was made by, with its model, prompts or corpus unchanged"
             )
+        if surveyed and isinstance(generator, SurveyGenerator):
+            return generator.informed(record.answers(), plan.sigma).random(count, rng)
         turns = -(-(count - len(samples)) // len(samples))
         some = np.concatenate([rng.permutation(len(samples)) for _ in range(turns)])[: count - len(samples)]
         # New texts if they should be distinct; otherwise every sample once before the next scale.
