@@ -24,7 +24,7 @@ from gape.evaluation.sources import Embedded, Synthetic, embed_all, read_real, r
 from gape.metrics import balls, mean_nearest_distance, wasserstein1
 from gape.metrics.measure import Measure, Scoring
 from gape.metrics.repetition import repeats_itself
-from gape.modalities import Columns, Records, keys
+from gape.modalities import Columns, Records
 from gape.modalities.base import Groups
 from gape.runs.folder.layout import Layout
 from gape.runs.settings import Settings
@@ -260,7 +260,11 @@ def _scored_by(samples: Synthetic, chosen: Settings, voters: Records, withheld: 
 
 def _remarks(samples: Synthetic, voters: Records, withheld: Records | None) -> list[str]:
     remarks, nouns = [], samples.modality.nouns
-    shared = 0 if withheld is None else len(set(keys(voters.content)) & set(keys(withheld.content)))
+    shared = (
+        0
+        if withheld is None
+        else len(set(samples.modality.keys(voters.content)) & set(samples.modality.keys(withheld.content)))
+    )
     if shared and samples.modality.has_words:
         remarks.append(
             f"{nouns.capitalize()} that are both among the private and among the held-out records: {shared}."
