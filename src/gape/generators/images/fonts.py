@@ -24,8 +24,8 @@ _RANGES = {
     "right": (-0.3, 0.3),  # half an image is 1
     "down": (-0.3, 0.3),
     "stroke": (-0.3, 0.42),  # thinner or bolder than the font
-    "sharpness": (1.2, 6.0),
-    "ink": (0.7, 1.0),
+    "sharpness": (2.0, 6.0),
+    "ink": (0.9, 1.0),
 }
 _DEGREE = 3  # of the polynomials that bend a character
 _BEND = 0.28  # how far a corner of the image can be moved, where half an image is 1
@@ -144,7 +144,7 @@ class FontImages:
         shades = self._look_up(characters, faces, x, y)
         sharpness, level = value["sharpness"][:, None], 0.5 - value["stroke"][:, None]
         paper = np.clip(0.5 - sharpness * level, 0, 1)
-        shades = (np.clip(0.5 + sharpness * (shades - level), 0, 1) - paper) * value["ink"][:, None]
+        shades = (np.clip(0.5 + sharpness * (shades - level), 0, 1) - paper) / (1 - paper) * value["ink"][:, None]
         images = shades.reshape(len(shades), self.shape.height, self.shape.width, 1)
         if self.shape.channels == 3:
             paper, ink = ((parameters[:, None, None, part] + 1) / 2 for part in (slice(-6, -3), slice(-3, None)))
