@@ -21,10 +21,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
 
 from experiments.common import free_account, write_rows
+from experiments.images.by_label import LABELS, ByLabel
 from experiments.images.network import network_accuracy
 
 from gape.cli.demos.digits import read_mnist
-from gape.core.types import Counts, Points, Samples
+from gape.core.types import Points, Samples
 from gape.embedders.cached import Cached
 from gape.embedders.images.pixels import PixelEmbedder
 from gape.embedders.images.png import as_images, stack
@@ -38,38 +39,10 @@ from gape.privacy.noise import SeededNoise
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.selector import make_selector
 from gape.runs.settings import Settings
-from gape.voting.nearest import Voters
-from gape.voting.several import several_nearest
 
-LABELS = tuple("0123456789")
 RULES = ("default", "AugPE", "SubsamplePE", "ranking, equal votes")
 SCORED = 2000
 EXTRA = 5  # variations of each last sample to train on
-
-
-class ByLabel:
-    """An electorate that counts votes label by label: the same counts in a tenth of the time."""
-
-    def __init__(self, points: Points, labels: Any, votes: int) -> None:
-        """Keep points, (n, d), and the label of each."""
-        self._voters = [Voters(points[labels == label]) for label in LABELS]
-        self._width, self._votes = points.shape[1], votes
-        self.unit, self.dimension, self.votes_per_unit = "record", points.shape[1] + len(LABELS), votes
-
-    def fingerprint(self, salt: bytes) -> str:
-        """Identify nothing: the ledger is in memory."""
-        return salt.hex()
-
-    def count(self, candidates: Points, turn: int) -> Counts:  # noqa: ARG002  (all records vote in all rounds)
-        """Count the votes of all labels."""
-        counts = np.zeros(len(candidates), dtype=np.int64)
-        for index, voters in enumerate(self._voters):
-            own = np.flatnonzero(candidates[:, self._width + index] > 0)
-            if len(own):
-                places = np.ascontiguousarray(candidates[own, : self._width])
-                winners = several_nearest(voters, places, min(self._votes, len(own)))
-                counts += np.bincount(own[winners.ravel()], minlength=len(counts))
-        return counts
 
 
 @dataclass(frozen=True)
