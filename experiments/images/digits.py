@@ -61,13 +61,20 @@ class Digits:
         return cls(PixelEmbedder().embed(as_images(images[..., None])), labels.astype(str), tested, truth)
 
 
-def settings_of(rule: str, epsilon: float, votes: int | None, asked: argparse.Namespace, seed: int) -> Settings:
+def settings_of(
+    rule: str,
+    epsilon: float,
+    votes: int | None,
+    asked: argparse.Namespace,
+    seed: int,
+    labels: tuple[str, ...] | None = LABELS,
+) -> Settings:
     """Return the settings of a rule."""
     selectors = {"default": "gape", "AugPE": "ranking", "SubsamplePE": "subsampling", "ranking, equal votes": "ranking"}
     values = {
         "modality": "images",
-        "label": "label",
-        "labels": LABELS,
+        "label": None if labels is None else "label",
+        "labels": labels,
         "epsilon": epsilon,
         "samples": asked.samples,
         "rounds": asked.rounds,

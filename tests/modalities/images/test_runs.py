@@ -12,11 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from experiments.images.small_onnx import write_decoder
 
 from command import gape, one_line_error
 from gape.core.errors import RunError
+from gape.embedders.images.pixels import PixelEmbedder
 from gape.embedders.images.png import Pixels, as_images, as_url, is_image, stack
 from gape.generators.images.fonts import FontImages
+from gape.metrics import mean_nearest_distance
 from gape.modalities import Columns, Images, load_images
 from gape.runs.folder.layout import Layout
 from gape.runs.folder.record import read_run
@@ -153,3 +156,23 @@ def test_samples_that_are_not_images_are_refused(data: Path) -> None:
     np.testing.assert_array_equal(kind.restore(pa.table(kind.publish(images))), [as_url(image) for image in images])
     with pytest.raises(RunError, match="does not hold images"):
         kind.from_arrow(pa.chunked_array([pa.array(["a text"])]))
+
+
+def test_a_model_with_latent_vectors(data: Path) -> None:
+    """A decoder made from public digits gets nearer to private ones, and its images can be varied after the run."""
+    public = stack(FontImages(characters="07").random(300, np.random.default_rng(5))).reshape(300, -1) / 255
+    _, lengths, rows = np.linalg.svd(public - public.mean(axis=0), full_matrices=False)
+    weights = 8 * rows[:12] * (lengths[:12] / np.sqrt(300))[:, None]
+    model = write_decoder(data.parents[1] / "decoder.onnx", weights, 8 * (public.mean(axis=0) - 0.5), (1, 28, 28))
+    asked = (*ASKED, "--generator", f"onnx:{model}", "--out", "run")
+    output("run", data, *asked)
+    record, embed = read_run("run"), PixelEmbedder().embed
+    real = embed(load_images(data.parents[1] / "held").content)
+    first, last = (mean_nearest_distance(real, embed(record.samples(turn)[:12])) for turn in (0, 2))
+    assert last < first
+    output("expand", "run", "--count", "20", "--out", "more.parquet")
+    assert len(pq.read_table("more.parquet")) == 20
+    Path("run").rename("received")  # as from somebody else: the model is not loaded by its name alone
+    settings = Path("received/internal/settings.toml")
+    settings.write_text(settings.read_text().replace("seed = 0", "seed = 0 "))
+    assert "generator" in one_line_error(gape("expand", "received", "--count", "30", "--out", "again.parquet"))

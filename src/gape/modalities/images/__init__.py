@@ -16,6 +16,7 @@ from gape.embedders.images.pixels import PixelEmbedder
 from gape.embedders.images.png import as_png, as_url, decode, encode, is_image
 from gape.generators.images.faces import Faces
 from gape.generators.images.fonts import FontImages
+from gape.generators.images.latents import LatentImages
 from gape.modalities.base import Columns, Modality, contents_of
 from gape.modalities.images.decoding import read_image, require_pillow
 from gape.modalities.images.load import load_images
@@ -36,7 +37,11 @@ class Images(Modality):
     defaults: ClassVar[Mapping[str, Any]] = {"generator": "fonts", "embedder": "pixels", "rounds": 10}
     unused = ("variation", "prompts", "domain", "topics", "words")
     generators = ("corpus:FILE",)
-    own_generators: ClassVar[Mapping[str, str]] = {"fonts": "FontImages", "fonts:FOLDER": "FontImages"}
+    own_generators: ClassVar[Mapping[str, str]] = {
+        "fonts": "FontImages",
+        "fonts:FOLDER": "FontImages",
+        "onnx:FILE": "LatentImages",
+    }
     own_embedders: ClassVar[Mapping[str, str]] = {
         "pixels": "PixelEmbedder",
         "inception": "Inception",
@@ -86,9 +91,11 @@ class Images(Modality):
         """Leave a corpus to be read when it is needed, because decoding is slow."""
 
     def make_generator(self, spec: str, label: str | None = None) -> Generator:
-        """Return `fonts`; a label that is a character is drawn as that character."""
+        """Return `fonts`, where a label that is a character is drawn as that character, or a model of images."""
         require_pillow()
-        folder = spec.partition(":")[2]
+        kind, _, folder = spec.partition(":")
+        if kind == "onnx":
+            return LatentImages(folder, self.schema.shape, label)
         alone = label is not None and len(label) == 1
         return FontImages(self.schema.shape, label if alone and label else self.schema.characters, _faces(folder))
 
