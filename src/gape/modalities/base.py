@@ -203,6 +203,10 @@ class Modality:
         """Return each sample as the `data:` URL of a picture for the report; None if samples are not pictures."""
         return None
 
+    def sheet(self, rows: Sequence[Samples]) -> bytes | None:
+        """Return rows of samples as one picture, a PNG file; None if samples are not pictures."""
+        return None
+
     def keys(self, samples: Samples) -> list[str] | list[bytes]:
         """Return a key for each sample, such that equal records have equal keys."""
         return keys(samples)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from experiments.images.small_onnx import write_decoder
+from PIL import Image
 
 from command import gape, one_line_error
 from gape.core.errors import RunError
@@ -78,12 +79,21 @@ def test_labelled_digits_go_through_every_command(data: Path) -> None:
     assert published["image"][0]["bytes"].as_py().startswith(b"\x89PNG")
     assert set(published["label"].to_pylist()) == {"0", "7"}
 
-    output("evaluate", run, "--private", data, "--held-out", data.parents[1] / "held")
+    output("evaluate", run, "--private", data, "--held-out", data.parents[1] / "held", "--nearest", "nearest.png")
     scores = json.loads(Layout(run).evaluation.read_text())
     found = {measure["name"]: measure["value"] for group in scores["groups"].values() for measure in group}
     assert found["accuracy"] > 0.6  # 0.5 by chance
     assert found["images that are records"] == 0
     assert {"Fréchet distance", "recall", "precision", "density", "held-out images that are records"} <= set(found)
+
+    panel = Path("nearest.png")
+    assert panel.stat().st_mode & 0o777 == 0o600
+    with Image.open(panel) as image:
+        assert image.size == (12 * 28, 2 * 28)  # each sample above its nearest record
+        lower = np.asarray(image)[28:, :28]
+    inside = run / "release" / "nearest.png"
+    assert "is in the folder of a run" in one_line_error(gape("evaluate", run, "--private", data, "--nearest", inside))
+    assert any((lower == record[:, :, 0]).all() for record in stack(load_images(data).content))
 
     output("report", run)
     page = Layout(run).release_report.read_text()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from gape._support.values import brief
@@ -13,7 +14,7 @@ from gape.core.errors import InputError, RunError
 from gape.core.protocols import Embedder, Generator
 from gape.core.types import Samples, as_samples
 from gape.embedders.images.pixels import PixelEmbedder
-from gape.embedders.images.png import as_png, as_url, decode, encode, is_image
+from gape.embedders.images.png import as_png, as_url, decode, encode, is_image, stack
 from gape.generators.images.faces import Faces
 from gape.generators.images.fonts import FontImages
 from gape.generators.images.latents import LatentImages
@@ -141,6 +142,10 @@ class Images(Modality):
     def pictures(self, samples: Samples) -> list[str]:
         """Return a thumbnail of each image as a `data:` URL."""
         return [as_url(sample) if self._small else encode(thumbnail(decode(sample))) for sample in contents_of(samples)]
+
+    def sheet(self, rows: Sequence[Samples]) -> bytes:
+        """Return rows of images as one PNG file."""
+        return as_png(encode(np.concatenate([np.concatenate(stack(row), axis=1) for row in map(contents_of, rows)])))
 
     def keys(self, samples: Samples) -> list[str]:
         """Return each image without what its generator noted, so that equal pixels have equal keys."""
