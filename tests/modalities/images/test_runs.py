@@ -186,3 +186,17 @@ def test_a_model_with_latent_vectors(data: Path) -> None:
     settings = Path("received/internal/settings.toml")
     settings.write_text(settings.read_text().replace("seed = 0", "seed = 0 "))
     assert "generator" in one_line_error(gape("expand", "received", "--count", "30", "--out", "again.parquet"))
+
+
+def test_users_are_protected_with_all_their_images(data: Path) -> None:
+    folder = data.parents[1] / "files"
+    folder.mkdir()
+    lines = ["file_name,kind,who"]
+    for index, image in enumerate(digits(40, 4)[0]):
+        (folder / f"{index}.png").write_bytes(as_file(image))
+        lines.append(f"{index}.png,{'07'[index >= 20]},person {index % 10}")
+    (folder / "metadata.csv").write_text("\n".join(lines) + "\n")
+    output("run", folder, *ASKED, "--label", "kind", "--labels", "0,7", "--user", "who", "--out", "run")
+    statement = json.loads(Path("run/release/privacy.json").read_text())
+    assert statement["unit"] == "user"
+    assert statement["private"]
