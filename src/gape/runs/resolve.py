@@ -118,7 +118,8 @@ def make_plan(settings: Settings) -> Plan:
 def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:
     """Return how texts are varied, at which scales, and how often at each."""
     kind = generator_kind(settings)
-    usual = {"openai": "rephrase", "corpus": None, settings.modality: None}.get(kind, "resample")
+    own = settings.kind.owns(settings.generator)
+    usual = None if own else {"openai": "rephrase", "corpus": None}.get(kind, "resample")
     variation = settings.variation or usual
     if kind == "corpus":
         _check_corpus(settings)
@@ -126,7 +127,7 @@ def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], in
         raise InputError(
             "variation 'resample' needs a model that can continue an opening, and a chat service cannot; use 'rephrase'"
         )
-    if kind == settings.modality:
+    if own:
         scales, copies = settings.records.scales, 1
     else:
         scales, copies = VARIATIONS[variation if variation and writes(settings) else kind]

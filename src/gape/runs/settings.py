@@ -57,7 +57,7 @@ class Settings:
     modality: str | None = _setting(
         None,
         "Data",
-        "What a record is: text, rows of a table, mixed for rows with texts, or the name of an installed modality. By "
+        "What a record is: text, rows of a table, mixed for rows with texts, images, or an installed modality. By "
         "default the schema decides; text if there is none.",
     )
     schema: str | None = _setting(
