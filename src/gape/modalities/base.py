@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from gape.core.errors import InputError
 from gape.core.protocols import Embedder, Generator
-from gape.core.types import Points, Samples
+from gape.core.types import Points, Samples, texts_of
 from gape.generators.prompted import PromptedText
 from gape.generators.resampled import ResampledText
 from gape.metrics.measure import Measure, Scoring
@@ -61,6 +61,7 @@ class Modality:
     scales: ClassVar[tuple[float, ...]] = (1.0,)  # of the variations, for the modality's own generator
 
     has_words: ClassVar[bool] = False  # whether near copies are recognised by the words that records share
+    plain_texts: ClassVar[bool] = False  # whether a record is a text and nothing else
     on_workers: ClassVar[bool] = False  # whether the workers of a cluster can read it
     on_disk: ClassVar[bool] = False  # whether `gape embed` can read it
     per_second: ClassVar[float | None] = None  # samples that a round processes per second; None if models set the pace
@@ -179,6 +180,14 @@ class Modality:
         more = f", … ({content.shape[1]} numbers)" if content.shape[1] > _SHOWN_NUMBERS else ""
         return [f"({', '.join(f'{x:.4g}' for x in row)}{more})" for row in content[:, :_SHOWN_NUMBERS].tolist()]
 
+    def wording(self, samples: Samples) -> list[str]:
+        """Return the words of each sample, by which near copies are recognised; empty if it has none."""
+        return texts_of(samples)
+
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        """Return the possible values of each column that has a list of them."""
+        return {}
+
     # Measures, which use private records and are therefore not private
 
     def labels(self, samples: Samples, label: str | None) -> Samples | None:
@@ -192,6 +201,12 @@ class Modality:
     def measures(self, real: Samples, synthetic: Samples, scoring: Scoring) -> Groups:
         """Compare the content of samples with that of real records."""
         return {}
+
+    def agreement(
+        self, real: tuple[Samples, Points], synthetic: tuple[Samples, Points], scoring: Scoring
+    ) -> tuple[Measure, ...]:
+        """Measure how well the parts of synthetic records go together, compared with those of real ones."""
+        return ()
 
     def usefulness(
         self, tested: Samples, synthetic: Samples, start: Samples, records: Samples, scoring: Scoring
