@@ -140,6 +140,23 @@ def test_rows_are_planned_run_killed_resumed_and_looked_at(data: Path, service: 
     assert holders(data.parent, data) == []
 
 
+def test_rows_vote_from_disk_as_from_memory(data: Path) -> None:
+    lines = ["stars,price,seen,title,review"]
+    lines += [f"{1 + i % 5},{i},2021-0{1 + i % 9}-01,,The soup of day {i} was warm and good." for i in range(80)]
+    Path("public.csv").write_text("\n".join(lines) + "\n")
+    output("embed", data, "--schema", "reviews.toml", "--user", "who", "--out", "vectors")
+    flags = ("--schema", "reviews.toml", "--epsilon", "inf", "--samples", "6", "--rounds", "2", "--user", "who")
+    public = ("--generator", "corpus:public.csv")
+    output("run", "vectors", *flags[:-2], *public, "--out", "from-disk")
+    output("run", data, *flags, *public, "--out", "from-memory")
+    one, other = (pq.read_table(Layout(Path(run)).published) for run in ("from-disk", "from-memory"))
+    assert one.equals(other)
+    assert one.schema.field("price").type == "double"
+    assert one.schema.field("title").type == "string"  # although all of them are missing
+    refused = gape("run", data, *flags, *public, "--engine", "ray", "--out", "none")
+    assert "rows are read by this process, not with engine 'ray'; leave it out" in one_line_error(refused)
+
+
 def test_the_search_for_secrets_finds_one(data: Path) -> None:
     assert holders(data.parent) == [str(data)]
 

@@ -16,13 +16,14 @@ from gape.core.types import Points, Samples, as_samples
 from gape.embedders.cached import Cached
 from gape.metrics.measure import Measure, Scoring
 from gape.modalities.base import Columns, Groups, Modality, TextWriter
+from gape.modalities.mixed.columns import Prose
 from gape.modalities.mixed.embedder import MixedEmbedder
 from gape.modalities.mixed.generator import MixedGenerator
 from gape.modalities.mixed.measures import agreement_measures
 from gape.modalities.mixed.schema import MixedSchema
 from gape.modalities.mixed.turns import Turns
 from gape.modalities.records import Records
-from gape.modalities.rows.columns import Choices
+from gape.modalities.rows.columns import Choices, Column, Dates, Numbers
 from gape.modalities.rows.embedder import RowEmbedder
 from gape.modalities.rows.load import load_rows
 from gape.modalities.rows.measures import row_measures
@@ -47,6 +48,7 @@ class Mixed(Modality):
     generators = Text.generators
     embedders = Text.embedders
     has_words = True
+    on_disk = True
     copied = "cell for cell"
 
     def __init__(self, schema: str | Path | MixedSchema | None = None) -> None:
@@ -117,7 +119,8 @@ class Mixed(Modality):
     def publish(self, samples: Samples) -> dict[str, pa.Array]:
         """Return the columns of the table."""
         rows = [json.loads(line) for line in samples]
-        return {name: pa.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
+        kinds = {} if self._schema is None else {name: _type(column) for name, column in self._schema.columns.items()}
+        return {name: pa.array([row[name] for row in rows], kinds.get(name)) for name in (rows[0] if rows else ())}
 
     def restore(self, table: pa.Table) -> Samples:
         """Return the rows of a published table as lines of JSON."""
@@ -223,3 +226,14 @@ def _words(row: Mapping[str, Any], named: set[str] | None) -> str:
         elif isinstance(cell, str) and (named is None or name in named):
             texts.append(cell)
     return "\n".join(sorted(texts, key=len, reverse=True))
+
+
+def _type(column: Column | Prose) -> pa.DataType:
+    """Return the type that the cells of a column are published as, even if all of them are missing."""
+    if isinstance(column, Turns):
+        return pa.list_(pa.struct({"role": pa.string(), "content": pa.string()}))
+    if isinstance(column, Choices):
+        return pa.int64() if isinstance(column.values[0], int) else pa.string()
+    if isinstance(column, Numbers) and not isinstance(column, Dates):
+        return pa.float64() if column.decimals else pa.int64()
+    return pa.string()  # texts, and dates in ISO 8601
