@@ -175,10 +175,15 @@ def settings_of(variant: Variant, asked: argparse.Namespace, epsilon: float) -> 
 
 
 def states(
-    variant: Variant, settings: Settings, private: Reviews, model: LanguageModel, embedder: Embedder, seed: int
+    variant: Variant,
+    settings: Settings,
+    private: list[dict[str, Any]],
+    model: LanguageModel,
+    embedder: Embedder,
+    seed: int,
 ) -> Iterator[tuple[str, Samples]]:
     """Yield the samples of the start and of each round, and those after the last pass."""
-    records = settings.records.read(private.rows(), Columns(settings.text, settings.label, settings.user))
+    records = settings.records.read(private, Columns(settings.text, settings.label, settings.user))
     settings = resolved(settings, records)
     plan = make_plan(settings)
     cached = Cached(settings.records.compared(embedder), 250_000)
@@ -244,7 +249,7 @@ def main() -> None:
             raise SystemExit(f"no time left for {run}")
         settings = settings_of(VARIANTS[name], asked, epsilon)
         samples: Samples | None = None
-        for what, samples in states(VARIANTS[name], settings, private, model, embedder, asked.seed):
+        for what, samples in states(VARIANTS[name], settings, private.rows(), model, embedder, asked.seed):
             note({"what": what, "variant": name, "epsilon": epsilon, **judge(Reviews.of(samples))})
         if samples is not None and not samples.dtype.names:
             path = asked.out / f"{name.replace('/', '-')}-{epsilon:g}.jsonl"
