@@ -166,7 +166,7 @@ def settings_of(variant: Variant, asked: argparse.Namespace, epsilon: float) -> 
         "seed": asked.seed,
         "generator": asked.model,
         "embedder": asked.embedder,
-        "topics": None,
+        "topics": asked.topics,
     }
     if variant.labels:
         columns = {"text": "review", "label": "stars", "labels": ("1", "2", "3", "4", "5")}
@@ -220,6 +220,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--limit", type=int, default=5000, help="use only so many private reviews")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--topics", nargs="+", help="of the start; by default the model is asked for them")
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no run after that")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
