@@ -271,6 +271,8 @@ def _remarks(samples: Synthetic, voters: Records, withheld: Records | None) -> l
         remarks.append(
             f"{len(samples.content)} {nouns} are few: recall and W1 depend on their number; see the baseline."
         )
+    if samples.modality.caution:
+        remarks.append(samples.modality.caution)
     if voters.labels is not None and samples.labels is None:
         remarks.append(f"The synthetic {nouns} have no labels, so nothing can be trained on them.")
     return remarks

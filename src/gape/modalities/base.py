@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from gape.core.errors import InputError
-from gape.core.protocols import Embedder, Generator
+from gape.core.protocols import Embedder, Generator, SurveyGenerator
 from gape.core.types import Points, Samples, texts_of
 from gape.generators.prompted import PromptedText
 from gape.generators.resampled import ResampledText
@@ -37,6 +37,16 @@ class Columns:
     text: str | None = None
     label: str | None = None
     user: str | None = None
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A survey of made-up records. `one` and `other` are records, (1,), that differ in everything that is asked."""
+
+    survey: SurveyGenerator
+    records: Samples
+    one: Samples
+    other: Samples
 
 
 class Modality:
@@ -60,6 +70,7 @@ class Modality:
     embedders: ClassVar[tuple[str, ...]] = ()  # allowed embedders besides its own
     scales: ClassVar[tuple[float, ...]] = (1.0,)  # of the variations, for the modality's own generator
 
+    surveyed: ClassVar[bool] = False  # whether records can answer a survey before the first round
     has_words: ClassVar[bool] = False  # whether near copies are recognised by the words that records share
     plain_texts: ClassVar[bool] = False  # whether a record is a text and nothing else
     on_workers: ClassVar[bool] = False  # whether the workers of a cluster can read it
@@ -68,6 +79,7 @@ class Modality:
 
     written_by: ClassVar[str] = ""  # its own generator, in words
     compared_by: ClassVar[str] = ""  # its own embedder, in words
+    caution: ClassVar[str] = ""  # how a measure can mislead
     copied: ClassVar[str] = "exactly"  # in which sense a copied sample equals a record
 
     def __init__(self, schema: str | Path | None = None) -> None:
@@ -120,6 +132,15 @@ class Modality:
     def generator(self) -> Generator:
         """Return the modality's own generator."""
         raise InputError(f"there is no built-in generator of {self.nouns}; set up the run in Python")
+
+    def survey_generator(self) -> SurveyGenerator:
+        """Return the generator that asks the records public questions before it writes."""
+        raise InputError(f"{self.nouns} answer no survey; leave it out")
+
+    @classmethod
+    def rehearsal(cls) -> Rehearsal | None:
+        """Return a survey of made-up records, which audits try; None if records of this kind answer none."""
+        return None
 
     def embedder(self) -> Embedder:
         """Return the modality's own embedder."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gape.core.errors import InputError, RunError
-from gape.core.protocols import ConditionalGenerator, Generator
+from gape.core.protocols import ConditionalGenerator, Generator, SurveyGenerator
 from gape.core.types import Samples
 from gape.embedders.cached import Cached
 from gape.runs.conditions import Cells, choose_sources, read_condition, wanted_cells
@@ -35,9 +35,10 @@ def expand(
     """Return `count` samples: those of a finished run and further variations of them.
 
     With conditions, such as `where=["stars=1"]` or `where=["stars=1:3|5:1"]`, they have these values in these shares,
-    whatever the run has (`gape.runs.conditions`): samples of the run that fit, and variations written to fit.
+    whatever the run has (`gape.runs.conditions`): samples of the run that fit, and variations written to fit. Rows that
+    fit a survey are drawn again from its answers, all of them.
 
-    Only published data is read, so the guarantee of the run covers all of them at no further cost. Recall rises,
+    Only data that may be published is read, so the guarantee covers all of them at no further cost. Recall rises,
     because more of the private data has a sample nearby. Precision falls, because no votes have selected the new
     samples. `progress` receives the number of texts written. The generator must be the one that the run recorded. For a
     folder from somebody else, `settings` give its address: generator, base_url, key_variable and so on.
@@ -51,6 +52,7 @@ def expand(
     chosen = folder.agreed(uses, **settings)
     plan = make_plan(chosen)
     samples = record.samples(record.last)
+    surveyed = bool(plan.answers) and not plan.rounds
     conditions = [read_condition(text, _columns(chosen, samples)) for text in where]
     if count <= len(samples) and not conditions:
         raise InputError(f"count must be more than the {len(samples)} samples of the run, got {count}; raise it")
@@ -75,6 +77,8 @@ def expand(
             )
         if conditions:
             return _fitting(generator, chosen, samples, wanted_cells(conditions, count, rng), max(plan.scales), rng)
+        if surveyed and isinstance(generator, SurveyGenerator):
+            return generator.informed(record.answers(), plan.sigma).random(count, rng)
         turns = -(-(count - len(samples)) // len(samples))
         some = np.concatenate([rng.permutation(len(samples)) for _ in range(turns)])[: count - len(samples)]
         # New texts if they should be distinct; otherwise every sample once before the next scale.

@@ -113,7 +113,7 @@ def make_generator(
 ) -> Generator:
     """Return the generator, with one part per label if there are labels. A corpus needs the embedder."""
     if settings.generator == settings.modality:
-        return settings.records.generator()
+        return settings.records.survey_generator() if settings.survey else settings.records.generator()
     corpus = None if model is not None or embedder is None else CorpusText(public_texts(settings), embedder)
 
     def writer(prompts: Prompts) -> Generator:
