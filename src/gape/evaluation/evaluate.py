@@ -192,6 +192,7 @@ def _measure(inputs: _Inputs) -> Groups:
     groups: Groups = {
         "Nearness": nearness(kind.nouns, points.scoring, points.synthetic, scoring),
         **kind.measures(records.content, samples.content, scoring),
+        "Agreement": kind.agreement((records.content, points.scoring), (samples.content, points.synthetic), scoring),
         "Memorisation": memorisation(
             kind, (voters.content, points.private), held_out, (samples.content, points.synthetic), scoring
         ),
@@ -226,6 +227,7 @@ def _with_baseline(groups: Groups, inputs: _Inputs) -> Groups:
     measured: Groups = {
         "Nearness": nearness(kind.nouns, real, points.private[drawn], scoring),
         **kind.measures(content, voters.content[drawn], scoring),
+        "Agreement": kind.agreement((content, real), (voters.content[drawn], points.private[drawn]), scoring),
     }
     if "Usefulness" in groups and records.labels is not None and voters.labels is not None:
         labels = records.labels[rest] if withheld is None else records.labels
