@@ -160,7 +160,8 @@ def _topics(settings: Settings) -> str:
         return ""
     named = settings.prompts is not None or settings.topics is not None or settings.bare_prompts
     asked_for = settings.domain is not None and not named
-    if asked_for and not (settings.generator == "embedded" and all(part.fetched for part in models_of(settings))):
+    here = settings.generator.startswith("embedded") and all(part.fetched for part in models_of(settings))
+    if asked_for and not here:
         return "the model is asked for them when the run begins; --topics sets them"
     model = make_model(settings, Path()) if asked_for else None
     embedder = make_embedder(settings) if asked_for and settings.embedder == "minilm" else None

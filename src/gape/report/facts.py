@@ -179,7 +179,7 @@ def _scientific(number: float) -> str:
 def _text_settings(settings: Settings, modality: Modality) -> dict[str, str]:
     kind, _, name = settings.generator.partition(":")
     generators = {
-        "embedded": "SmolLM2-135M-Instruct, on this machine",
+        "embedded": f"{name.rsplit('/', 1)[-1] or 'SmolLM2-135M-Instruct'}, on this machine",
         "corpus": "none: texts from a public corpus",
         modality.name: modality.written_by or "that of the modality",
     }

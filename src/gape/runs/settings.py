@@ -142,7 +142,8 @@ class Settings:
     generator: str = _setting(
         "embedded",
         "Generator",
-        "Source of candidates: embedded, openai:MODEL, hf:MODEL, or corpus:FILE with public texts.",
+        "Source of candidates: embedded, embedded:MODEL (a name in `gape models list`, FILE.gguf, or "
+        "hub:OWNER/REPO/FILE.gguf), openai:MODEL, hf:MODEL, or corpus:FILE with public texts.",
     )
     domain: str | None = _setting(
         None, "Generator", 'Description of the texts, such as "customer reviews of kitchen tools".'
