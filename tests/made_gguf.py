@@ -31,8 +31,11 @@ LLAMA = (  # the kind of template that most differs from ChatML: no names of rol
 )
 
 
-def make(path: Path, template: str | None = None, **further: tuple[int, Any]) -> Path:
-    """Write the model with a chat template; `further` are more entries, (kind, value), with `__` for a dot."""
+def make(path: Path, template: str | None = None, *, small: bool = False, **further: tuple[int, Any]) -> Path:
+    """Write the model with a chat template, its matrices as Q4_1 if `small`.
+
+    `further` are more entries, (kind, value), with `__` for a dot.
+    """
     config = json.loads((FOLDER / "config.json").read_text())
     entries = _entries(config) | {key.replace("__", "."): value for key, value in further.items()}
     if template is not None:
@@ -45,10 +48,21 @@ def make(path: Path, template: str | None = None, **further: tuple[int, Any]) ->
     data = b""
     for name, array in tensors.items():
         shape = array.shape[::-1]
-        content += _text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, len(data))
-        data += _padded(array.astype("<f4").tobytes())
+        quantised = small and len(shape) == 2 and not shape[0] % 32 and name != "token_embd.weight"
+        content += _text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 3 * quantised, len(data))
+        data += _padded(q4_1(array) if quantised else array.astype("<f4").tobytes())
     path.write_bytes(_padded(content) + data)
     return path
+
+
+def q4_1(array: np.ndarray[Any, Any]) -> bytes:
+    """Quantise to blocks of 32 weights with 16 levels each, from the least to the largest."""
+    blocks = array.reshape(-1, 32)
+    least = blocks.min(axis=1, keepdims=True).astype(np.float16)
+    scale = ((blocks.max(axis=1, keepdims=True) - least) / 15).astype(np.float16)
+    levels = np.clip(np.rint((blocks - least) / scale), 0, 15).astype(np.uint8)
+    packed = levels[:, :16] | (levels[:, 16:] << 4)
+    return np.concatenate([scale.view(np.uint8), least.view(np.uint8), packed], axis=1).tobytes()
 
 
 def _weights() -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 from gape._support.parallel import cores
 from gape.core.errors import InputError
 from gape.language.chat import chat_of
+from gape.language.faster import in_fast_format
 from gape.language.gguf import read_header
 from gape.language.request import Completion, Request
 from gape.language.row import ends_sentence
@@ -62,8 +63,10 @@ class EmbeddedModel:
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()[:12]
         settings = ", ".join(f"{key}={value}" for key, value in self._sampling.items())
-        self._name = f"gguf {digest} ({settings}, system={system!r})"
-        self._engines = _start(file, slots, context)
+        fast = in_fast_format(file, digest)
+        weights = digest if fast == file else f"{digest} as Q8_0"
+        self._name = f"gguf {weights} ({settings}, system={system!r})"
+        self._engines = _start(fast, slots, context)
         self._free: SimpleQueue[Any] = SimpleQueue()  # contains an engine once for each of its idle slots
         for engine in self._engines * slots:
             self._free.put(engine)

@@ -1,4 +1,4 @@
-"""The header of a GGUF file: what a model says about itself.
+"""The header of a GGUF file: what a model says about itself, and where its tensors are.
 
 The file may come from anyone. Sizes are checked against the file before they are used, and nothing in it is executed.
 """
@@ -17,6 +17,9 @@ Buffer: TypeAlias = bytes | mmap.mmap
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
+_COUNT = 8  # where the number of tensors is
+_ALIGNMENT = 32
+_MOST_DIMENSIONS = 8
 _STRING, _ARRAY = 8, 9
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # as in struct
 _MOST_ENTRIES = 2**16
@@ -37,6 +40,26 @@ class Header:
     adds_first_token: bool  # whether the engine adds the first token by itself
 
 
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor in the file: its shape, the number of its format, and its place in the data of all tensors."""
+
+    name: str
+    shape: tuple[int, ...]  # the fastest dimension first
+    kind: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The parts of a file: metadata in the first `entries` bytes, then the tensors, whose data starts at `data`."""
+
+    entries: int
+    tensors: tuple[Tensor, ...]
+    data: int
+    alignment: int
+
+
 @contextmanager
 def mapped(file: Path) -> Iterator[Buffer]:
     """Map a file into memory for reading."""
@@ -54,13 +77,8 @@ def mapped(file: Path) -> Iterator[Buffer]:
 
 def read_header(file: Path) -> Header:
     """Read the metadata of the model in a GGUF file."""
-    with mapped(file) as content:
-        try:
-            entries = _entries(content)
-        except _UNREADABLE as error:
-            raise InputError(
-                f"{file} is not a complete GGUF file ({type(error).__name__}); download it again, or name another"
-            ) from None
+    with mapped(file) as content, _readable(file):
+        entries = _entries(_Cursor(content))
     return Header(
         architecture=_text(entries, "general.architecture"),
         name=_text(entries, "general.name"),
@@ -72,6 +90,39 @@ def read_header(file: Path) -> Header:
             entries.get("tokenizer.ggml.add_bos_token", entries.get("tokenizer.ggml.model") == "llama")
         ),
     )
+
+
+def read_layout(file: Path) -> Layout:
+    """Find the tensors of the model in a GGUF file."""
+    with mapped(file) as content, _readable(file):
+        cursor = _Cursor(content)
+        alignment = _entries(cursor).get("general.alignment", _ALIGNMENT)
+        end = cursor.place
+        (count,) = struct.unpack_from("<Q", content, _COUNT)
+        if count > _MOST_ENTRIES or not isinstance(alignment, int) or alignment < 1:
+            raise ValueError
+        tensors = tuple(_tensor(cursor) for _ in range(count))
+        return Layout(end, tensors, cursor.place + -cursor.place % alignment, alignment)
+
+
+def write_tensors(layout: Layout) -> bytes:
+    """Return the bytes between metadata and data, which describe the tensors, with the padding before the data."""
+    described = b""
+    for tensor in layout.tensors:
+        name, dimensions = tensor.name.encode(), len(tensor.shape)
+        described += struct.pack(f"<Q{len(name)}sI", len(name), name, dimensions)
+        described += struct.pack(f"<{dimensions}QIQ", *tensor.shape, tensor.kind, tensor.offset)
+    return described + bytes(-(layout.entries + len(described)) % layout.alignment)
+
+
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise InputError(
+            f"{file} is not a complete GGUF file ({type(error).__name__}); download it again, or name another"
+        ) from None
 
 
 @dataclass
@@ -107,11 +158,11 @@ class _Cursor:
         return None
 
 
-def _entries(content: Buffer) -> Mapping[str, Any]:
-    cursor = _Cursor(content, len(_MAGIC))
+def _entries(cursor: _Cursor) -> Mapping[str, Any]:
+    content, cursor.place = cursor.content, len(_MAGIC)
     if content[: len(_MAGIC)] != _MAGIC or cursor.number("I") not in _VERSIONS:
         raise ValueError
-    cursor.number("Q")  # number of tensors
+    cursor.place = _COUNT + 8  # after the number of tensors
     count = cursor.number("Q")
     if count > _MOST_ENTRIES:
         raise ValueError
@@ -122,6 +173,14 @@ def _entries(content: Buffer) -> Mapping[str, Any]:
     if cursor.place > len(content):
         raise ValueError
     return entries
+
+
+def _tensor(cursor: _Cursor) -> Tensor:
+    name, dimensions = cursor.text(), cursor.number("I")
+    if dimensions > _MOST_DIMENSIONS:
+        raise ValueError
+    shape = tuple(cursor.number("Q") for _ in range(dimensions))
+    return Tensor(name, shape, cursor.number("I"), cursor.number("Q"))
 
 
 def _text(entries: Mapping[str, Any], key: str) -> str:
