@@ -1,7 +1,7 @@
 """What each language model gives: the quality of a default run, and the tokens and minutes that it takes.
 
     python experiments/models/run.py --data FILE --text COLUMN --prompts yelp --generators embedded hf:FILE.gguf
-    python experiments/models/run.py --continuous FILE.gguf --out FOLDER
+    python experiments/models/run.py --continuous FOLDER_OR_FILE.gguf --out FOLDER
 
 A held-out part of the texts scores: Sinkhorn W1, recall (the share of real texts whose ball, reaching their 3rd nearest
 other real text, holds a synthetic one) and the mean distance to the nearest synthetic text, before the first round and
@@ -99,7 +99,7 @@ def continuous(file: str, out: Path, count: int = 2048, tokens: int = 100) -> No
     prompts = [f"Write a long story about {', '.join(rng.choice(topics, size=1 + i % 6))}." for i in range(count)]
     ours = TransformersModel(file)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    where, name = str(Path(file).parent), Path(file).name
+    where, name = (file, None) if Path(file).is_dir() else (str(Path(file).parent), Path(file).name)
     tokenizer = transformers.AutoTokenizer.from_pretrained(where, gguf_file=name)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(where, gguf_file=name, dtype=torch.bfloat16).to(device)
     turns = [[{"role": "user", "content": prompt}] for prompt in prompts]
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--epsilon", type=float, default=4.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--continuous", help="GGUF file for the comparison with transformers")
+    parser.add_argument("--continuous", help="folder or GGUF file for the comparison with transformers")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     asked = parser.parse_args()
     if asked.continuous:

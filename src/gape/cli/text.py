@@ -70,7 +70,18 @@ def run(
 
 @errors_in_one_line()
 @takes_changes(
-    *("data", "ledger", "engine", "workers", "generator", "prompts", "base_url", "key_variable", "key_file"),
+    *(
+        "data",
+        "ledger",
+        "engine",
+        "workers",
+        "generator",
+        "prompts",
+        "base_url",
+        "key_variable",
+        "key_file",
+        "api_version",
+    ),
     *("concurrency", "max_cost", "max_tokens_total", "exact_votes_may_leave", "corpus_may_share"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "private_text_may_leave"),
 )

@@ -217,6 +217,7 @@ def _service(settings: Settings, name: str, answers: Path, waiting: Callable[[in
         base_url=settings.base_url,
         key_variable=settings.key_variable,
         key_file=settings.key_file,
+        api_version=settings.api_version,
         concurrency=settings.concurrency,
         timeout=settings.timeout,
         prompt_price=settings.prompt_price,
