@@ -41,6 +41,7 @@ class FaultyServer:
     delay: float = 0.0  # seconds before every answer
     hang: float = 30.0  # seconds of silence of one that hangs
     key: str = ""
+    azure: str = ""  # the version of its protocol that an Azure service asks for, with the key in a header of its own
     model: str = "tiny"
     retry_after: str = "1"  # the header that comes with "busy"
     relents: int = 0  # a request that has failed so often is answered; 0: none is
@@ -138,8 +139,10 @@ class _Handler(BaseHTTPRequestHandler):
             faulty.leave()
 
     def _respond(self, faulty: FaultyServer, body: dict[str, Any], fault: str) -> None:
-        given = self.headers.get("Authorization", "")
-        if faulty.key and given != f"Bearer {faulty.key}":
+        given = self.headers.get("api-key" if faulty.azure else "Authorization", "")
+        if faulty.azure and self.path.partition("?")[2] != f"api-version={faulty.azure}":
+            self._send(404, _error("Resource not found", "404"))
+        elif faulty.key and given != (faulty.key if faulty.azure else f"Bearer {faulty.key}"):
             # Real services repeat parts of the key, and some all of it.
             self._send(401, _error(f"incorrect key {given}", "invalid_api_key"))
         elif body["model"] != faulty.model:

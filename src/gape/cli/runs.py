@@ -65,7 +65,7 @@ def export(
 
 @errors_in_one_line()
 @takes_changes(
-    *("generator", "prompts", "base_url", "key_variable", "key_file"),
+    *("generator", "prompts", "base_url", "key_variable", "key_file", "api_version"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "concurrency", "max_cost", "max_tokens_total"),
 )
 def expand(

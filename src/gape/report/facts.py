@@ -184,7 +184,7 @@ def _scientific(number: float) -> str:
 def _text_settings(settings: Settings, modality: Modality) -> dict[str, str]:
     kind, _, name = settings.generator.partition(":")
     generators = {
-        "embedded": "SmolLM2-135M-Instruct, on this machine",
+        "embedded": f"{name.rsplit('/', 1)[-1] or 'SmolLM2-135M-Instruct'}, on this machine",
         "corpus": f"none: {modality.nouns} from a public corpus",
         str(modality.defaults.get("generator", modality.name)): modality.written_by or "that of the modality",
     }

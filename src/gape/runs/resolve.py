@@ -7,6 +7,7 @@ from gape.core.errors import InputError, PrivacyError
 from gape.distributed.cluster import RayElectorate
 from gape.evolution.plan import Plan
 from gape.generators.prompts import load
+from gape.language.locate import check_name
 from gape.privacy.accounting import Neighbours
 from gape.runs.advice import samples_for, suitable_votes, usual_delta
 from gape.runs.electorate import Private, units_of
@@ -123,6 +124,8 @@ def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], in
     variation = settings.variation or usual
     if kind == "corpus":
         _check_corpus(settings)
+    if kind == "embedded":
+        check_name(settings.generator.partition(":")[2])
     if kind == "openai" and variation == "resample":
         raise InputError(
             "variation 'resample' needs a model that can continue an opening, and a chat service cannot; use 'rephrase'"

@@ -24,7 +24,7 @@ class Text(Modality):
 
     name = "text"
     noun = "text"
-    generators = ("embedded", "openai:MODEL", "hf:MODEL", "corpus:FILE")
+    generators = ("embedded", "embedded:MODEL", "openai:MODEL", "hf:MODEL", "corpus:FILE")
     embedders = ("minilm", "openai:MODEL", "st:MODEL")
     has_words = True
     plain_texts = True
