@@ -46,6 +46,7 @@ class FaultyServer:
     retry_after: str = "1"  # the header that comes with "busy"
     relents: int = 0  # a request that has failed so often is answered; 0: none is
     port: int = 0  # 0: any
+    schemas: str = "ignored"  # what becomes of the JSON schema of an answer; or "kept", or "refused"
 
     flooded: int = field(default=0, init=False)  # bytes of answers that do not end
     bodies: list[dict[str, Any]] = field(default_factory=list, init=False)  # all requests it ever got
@@ -152,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(500, b"<html>oops</html>")
         elif fault == "refused" or FORBIDDEN in json.dumps(body):
             self._send(400, _error(f"this is not allowed: {json.dumps(body)}", "content_filter"))
-        elif fault == "unsupported":
+        elif fault == "unsupported" or (faulty.schemas == "refused" and "response_format" in body):
             self._send(400, _error("unsupported", "unsupported_parameter"))
         elif fault == "no credit":
             self._send(429, _error("pay first", "insufficient_quota"))
@@ -169,6 +170,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, faulty: FaultyServer, body: dict[str, Any], fault: str) -> None:
         content = _embeddings(body) if self.path.endswith("/embeddings") else _completion(body, fault)
+        if faulty.schemas == "kept" and "response_format" in body:
+            message = content["choices"][0]["message"]
+            message["content"] = _kept(message["content"], body["response_format"], fault)
         faulty.spend(content["usage"]["total_tokens"])
         if fault == "silent":
             del content["usage"]
@@ -202,6 +206,18 @@ def _completion(body: dict[str, Any], fault: str) -> dict[str, Any]:
         "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": reason}],
         "usage": _usage(len(prompt.split()), min(len(words), body["max_tokens"])),
     }
+
+
+def _kept(text: str, asked: dict[str, Any], fault: str) -> str:
+    """Put a text into the object that was asked for, or do as models that are no good at it."""
+    ((name, cell),) = asked["json_schema"]["schema"]["properties"].items()
+    if cell["type"] == "array":
+        roles = cell["items"]["properties"]["role"]["enum"]
+        answer = json.dumps({name: [{"role": role, "content": text} for role in roles]})
+    else:
+        answer = json.dumps({name: text})
+    strange = {"broken json": answer[:-3], "other columns": json.dumps({"answer": text}), "huge": f"{answer} " * 50_000}
+    return strange.get(fault, answer)
 
 
 def _embeddings(body: dict[str, Any]) -> dict[str, Any]:

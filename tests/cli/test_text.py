@@ -23,7 +23,7 @@ from gape.language.catalogue import Listed
 from gape.language.request import Request
 from gape.language.scripted import ScriptedModel
 from gape.language.speeds import known_speeds
-from gape.language.weights import KNOWN, SMOLLM2, Weights
+from gape.language.weights import KNOWN, SMOLLM2, USUAL, Weights
 from generators.writing import write
 from made_up import CANARIES, PROMPTS, leaks, private_rows, public_texts, write_corpus, write_csv
 
@@ -160,7 +160,7 @@ def test_nothing_is_fetched_for_a_run_that_cannot_be(here: Path, monkeypatch: py
     assert fetched == []
     (here / "runs").write_text("")  # in the way, which is found out after what is fetched
     assert gape("run", "reviews.csv", "--text", "review", "--epsilon", "1").exit_code == 1
-    assert fetched == list(KNOWN)
+    assert fetched == ["SmolLM2-135M-Instruct", "all-MiniLM-L6-v2"]
 
 
 @pytest.mark.usefixtures("here")
@@ -312,7 +312,7 @@ def test_models(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     monkeypatch.setattr(models, "fetch_weights", lambda weights, *_, **__: seen.append(weights.name))
     assert gape("models", "fetch").exit_code == 0
-    assert seen == list(KNOWN)
+    assert seen == [weights.name for weights in USUAL]
 
 
 def test_terms_are_accepted_before_a_model_is_fetched(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

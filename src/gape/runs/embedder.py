@@ -11,8 +11,8 @@ from gape.runs.settings import Settings
 def make_embedder(settings: Settings) -> Embedder:
     """Return the embedder of private records and candidates alike, without labels and without a cache."""
     kind = kind_of(settings.embedder, settings.kind.comparers(), "embedder")
-    if kind == settings.modality:
-        return settings.records.embedder()
+    if settings.kind.owns(settings.embedder):
+        return settings.records.make_embedder(settings.embedder)
     return settings.records.compared(_text_embedder(settings, kind))
 
 

@@ -112,8 +112,13 @@ def make_generator(
     settings: Settings, model: LanguageModel | None, prompts: Prompts, embedder: Embedder | None
 ) -> Generator:
     """Return the generator, with one part per label if there are labels. A corpus needs the embedder."""
-    if settings.generator == settings.modality:
-        return settings.records.generator()
+    if settings.survey:
+        return settings.records.survey_generator()
+    if settings.kind.owns(settings.generator):
+        made = settings.records.make_generator
+        if settings.labels is None:
+            return made(settings.generator)
+        return LabelledGenerator({label: made(settings.generator, label) for label in settings.labels})
     corpus = None if model is not None or embedder is None else CorpusText(public_texts(settings), embedder)
 
     def writer(prompts: Prompts) -> Generator:
@@ -151,7 +156,7 @@ def describe_writer(settings: Settings) -> WritingFigures:
 
 def writes(settings: Settings) -> bool:
     """Whether a language model writes, rather than a corpus or the modality itself."""
-    return generator_kind(settings) not in {"corpus", settings.modality}
+    return generator_kind(settings) != "corpus" and not settings.kind.owns(settings.generator)
 
 
 def generator_kind(settings: Settings) -> str:

@@ -62,14 +62,14 @@ def _by_generator(settings: Settings) -> list[str]:
     prompts = ["prompts"] if settings.prompts is not None and settings.prompts.endswith(".toml") else []
     if kind == "openai":
         return ["base_url", *_key(settings), *prompts]
-    outside = kind in {"corpus", "hf"} or (kind == "embedded" and reaches_outside(name))
-    return ["generator", *prompts] if outside else prompts
+    named = kind == "embedded" and not reaches_outside(name)  # a model of the catalogue, whose content is known
+    return ["generator", *prompts] if name and not named else prompts
 
 
 def _by_embedder(settings: Settings) -> list[str]:
     kind = settings.embedder.partition(":")[0]
     if kind != "openai":
-        return ["embedder"] if kind == "st" else []
+        return ["embedder"] if ":" in settings.embedder else []
     address = "embedder_base_url" if settings.embedder_base_url is not None else "base_url"
     return [address, *(["embedder_key_variable"] if settings.embedder_key_variable is not None else _key(settings))]
 

@@ -16,9 +16,10 @@ from gape.generators.prompts import Prompts
 from gape.language.request import LanguageModel
 from gape.runs.embedder import candidate_embedder
 from gape.runs.generator import make_generator, make_prompts, public_texts, writes
+from gape.runs.presets import PRESETS
 from gape.runs.resolve import make_plan
 from gape.runs.selector import estimates_votes, keeps_distinct, make_selector, remembers_votes
-from gape.runs.settings import CHOICES, OPERATIONAL, PRESETS, Settings
+from gape.runs.settings import CHOICES, OPERATIONAL, Settings
 from gape.selection.local_search import CENTRES
 
 METHODS = ("gape", "augpe", "subsamplepe")
@@ -85,7 +86,7 @@ def described_settings(settings: Settings) -> dict[str, str]:
         prompts = make_prompts(settings, None)
         return described | {"prompts": f"{prompts.name}, {sha256(repr(prompts).encode()).hexdigest()[:12]}"}
     described |= settings.records.describe()
-    if settings.generator == settings.modality:
+    if settings.kind.owns(settings.generator):
         return described
     return described | {"generator": f"corpus of {public_texts(settings)!r}"}
 

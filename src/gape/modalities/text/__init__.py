@@ -27,6 +27,7 @@ class Text(Modality):
     generators = ("embedded", "embedded:MODEL", "openai:MODEL", "hf:MODEL", "corpus:FILE")
     embedders = ("minilm", "openai:MODEL", "st:MODEL")
     has_words = True
+    plain_texts = True
     on_workers = True
     on_disk = True
     copied = "word for word"
