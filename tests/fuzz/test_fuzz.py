@@ -17,12 +17,12 @@ from gape.report import write_report
 from gape.runs.export import export
 
 ROOT = Path(__file__).parents[2]
-KINDS = "CSV,JSON lines,text,gzip,parquet,arrow folder,settings,prompts,run folder,ledger,answers"
+KINDS = "CSV,JSON lines,text,gzip,parquet,arrow folder,images,settings,prompts,run folder,ledger,answers"
 
 
 def test_spoiled_files_are_read_or_refused_in_one_sentence() -> None:
     """The command of benchmarks/fuzz.py, at a small size."""
-    command = [sys.executable, "benchmarks/fuzz.py", "--inputs", "1100", "--seed", "3", "--kinds", KINDS]
+    command = [sys.executable, "benchmarks/fuzz.py", "--inputs", "1200", "--seed", "3", "--kinds", KINDS]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     counts = {row[0]: [int(cell) for cell in row[1:]] for row in rows_of(done.stdout) if row[0] in KINDS.split(",")}

@@ -89,7 +89,7 @@ def test_what_it_does_not_take_is_refused(data: Path) -> None:
         gape("run", data, *ASKED, "--generator", "embedded")
     )
     assert "text has no meaning for curves" in one_line_error(gape("run", data, *ASKED, "--text", "x"))
-    assert "there is no modality 'curve'; use one of curves, mixed, rows, text, vectors" in one_line_error(
+    assert "there is no modality 'curve'; use one of curves, images, mixed, rows, text, vectors" in one_line_error(
         gape("run", data, "--modality", "curve", "--epsilon", "4")
     )
 

@@ -3,8 +3,11 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from gape.embedders.images.png import as_png
+from gape.generators.images.fonts import FontImages
 from made_up import private_rows, public_texts
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -28,6 +31,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     people = "".join(
         f"{20 + i % 60},{'<=50K' if i % 3 else '>50K'},{50 + i % 40},2020-{1 + i % 12:02d}-01\n" for i in range(200)
     )
+    for label in "01":
+        (folder / "digits" / label).mkdir(parents=True)
+        for number, image in enumerate(FontImages(characters=label).random(20, np.random.default_rng(0))):
+            (folder / "digits" / label / f"{number}.png").write_bytes(as_png(image))
     (folder / "people.csv").write_text("age,income,weight,visit\n" + people)
     return folder
 

@@ -56,7 +56,7 @@ def execute(command: str) -> None:
             ledger.unlink()
     extra = EXTRA.get(words[0], [])
     given = {word for word in words if word.startswith("--")}
-    if "--schema" in given:
+    if {"--schema", "--modality"} & given:
         given.add("--generator")  # a corpus of texts has no part in a table
     pairs = [pair for pair in zip(extra[::2], extra[1::2], strict=True) if pair[0] not in given - SIZES]
     result = gape(*words, *(part for pair in pairs for part in pair))

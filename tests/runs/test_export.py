@@ -23,7 +23,9 @@ from gape.privacy.statement import PrivacyStatement
 from gape.runs.export import Format, export
 from gape.runs.folder.rounds import RunFolder
 
-FORMATS = tuple(kind for kind in get_args(Format) if kind != "preferences")  # see test_preferences.py
+FORMATS = tuple(
+    kind for kind in get_args(Format) if kind not in {"preferences", "folder"}
+)  # see test_preferences.py and images
 TEXTS = [
     "plain",
     'quoted "twice", and a comma',
@@ -203,7 +205,7 @@ def test_nothing_is_overwritten(tmp_path: Path, taken: str) -> None:
 
 def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
     run = texts_run(tmp_path / "run")
-    with pytest.raises(InputError, match="one of csv, jsonl, parquet, hf, preferences, got 'xlsx'"):
+    with pytest.raises(InputError, match="one of csv, jsonl, parquet, hf, folder, preferences, got 'xlsx'"):
         export(run, tmp_path / "a.xlsx", "xlsx")  # type: ignore[arg-type]
     for kind in FORMATS:
         with pytest.raises(InputError, match="is not a folder; make it first"):

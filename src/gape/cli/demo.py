@@ -1,4 +1,4 @@
-"""`gape demo`: synthetic text in three minutes, or the paper's experiment with two clusters."""
+"""`gape demo`: synthetic text or images in three minutes, or the paper's experiment with two clusters."""
 
 import math
 from pathlib import Path
@@ -10,10 +10,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from gape.cli.demos.clusters import DemoResult, run_clusters
+from gape.cli.demos.digits import MNIST, DigitDemo, run_digits
 from gape.cli.demos.questions import RUN, TextDemo, run_questions
 from gape.cli.live import watching
+from gape.cli.models import fetch_visibly
 from gape.cli.shared import errors_in_one_line, notes, output, print_statement
 from gape.evolution.state import State
+from gape.language.weights import FONTS
 from gape.privacy.accounting import stated
 
 _ROUNDS = 20
@@ -29,6 +32,9 @@ def demo(
     clusters: Annotated[  # noqa: FBT002  (a typer flag)
         bool, typer.Option("--clusters", help="Run the paper's two-cluster experiment with three methods instead.")
     ] = False,
+    images: Annotated[  # noqa: FBT002  (likewise)
+        bool, typer.Option("--images", help="Draw synthetic digits from 20,000 handwritten ones of MNIST instead.")
+    ] = False,
 ) -> None:
     """Make synthetic forum questions from 1,269 real ones with the embedded model, and plot how close they get.
 
@@ -38,9 +44,36 @@ def demo(
     if clusters:
         _clusters(console, out, epsilon, seed)
         return
+    if images:
+        for weights in (MNIST, *FONTS):
+            fetch_visibly(weights)
+        with watching() as progress:
+            drawn = run_digits(out, epsilon, seed, progress)
+        _print_digits(console, out, drawn)
+        return
     with watching() as progress:
         made = run_questions(out, epsilon, seed, progress)
     _print_texts(console, out, made)
+
+
+def _print_digits(console: Console, out: Path, made: DigitDemo) -> None:
+    console.print(f"{len(made.result)} synthetic digits, for instance:", style="bold")
+    for text in made.result.texts[:: max(1, len(made.result) // 3)][:3]:
+        console.print(text.strip("\n"), markup=False)
+    print_statement(console, made.result.privacy)
+    start, *_, end = made.gaps
+    before, after = made.accuracy
+    console.print("\nHow close it got", style="bold")
+    console.print(
+        f"The mean distance from a private digit to the nearest synthetic one went from {start:.3f} to {end:.3f}. A "
+        f"linear classifier trained on the synthetic digits labels {after:.0%} of 10,000 real ones that did not vote "
+        f"correctly; trained on the digits before the first round, {before:.0%}."
+    )
+    console.print(str(made.figure), markup=False, soft_wrap=True)
+    console.print("\nNow with your own images", style="bold")
+    console.print(
+        f"`gape plan FOLDER --modality images --epsilon 1`. The run of this demo is in {out / RUN}.", markup=False
+    )
 
 
 def _print_texts(console: Console, out: Path, made: TextDemo) -> None:

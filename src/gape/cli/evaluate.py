@@ -43,6 +43,10 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option(help="JSON file to write. Defaults to internal/evaluation.json of a run.")
     ] = None,
+    nearest: Annotated[
+        Path | None,
+        typer.Option(help="PNG file of the images nearest to private ones. Shows private images."),
+    ] = None,
     k: Annotated[
         int, typer.Option(help="Recall balls reach from a record to its k-th nearest other record.")
     ] = Scoring.k,
@@ -82,6 +86,7 @@ def evaluate(
             scoring=Scoring(k, blur, sample, seed),
             real_baseline=real_baseline,
             out=out,
+            nearest=nearest,
             progress=lambda doing: status.update(doing.capitalize()),
             embedder=embedder,
             embedder_base_url=embedder_base_url,
@@ -90,6 +95,8 @@ def evaluate(
             schema=schema,
         )
     _print(output(), evaluation)
+    if nearest is not None:
+        output().print(f"{nearest}: PRIVATE, it shows private images", style="bold red", markup=False)
     is_run = bool(evaluation.rounds)
     written = out or (Layout(Path(synthetic)).evaluation if is_run else None)
     if written is None:

@@ -71,7 +71,18 @@ def run(
 
 @errors_in_one_line()
 @takes_changes(
-    *("data", "ledger", "engine", "workers", "generator", "prompts", "base_url", "key_variable", "key_file"),
+    *(
+        "data",
+        "ledger",
+        "engine",
+        "workers",
+        "generator",
+        "prompts",
+        "base_url",
+        "key_variable",
+        "key_file",
+        "api_version",
+    ),
     *("concurrency", "max_cost", "max_tokens_total", "exact_votes_may_leave", "corpus_may_share"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "private_text_may_leave"),
 )
@@ -173,7 +184,8 @@ def _topics(settings: Settings) -> str:
         return ""
     named = settings.prompts is not None or settings.topics is not None or settings.bare_prompts
     asked_for = settings.domain is not None and not named
-    if asked_for and not (settings.generator == "embedded" and all(part.fetched for part in models_of(settings))):
+    here = settings.generator.startswith("embedded") and all(part.fetched for part in models_of(settings))
+    if asked_for and not here:
         return "the model is asked for them when the run begins; --topics sets them"
     model = make_model(settings, Path()) if asked_for else None
     embedder = make_embedder(settings) if asked_for and settings.embedder == "minilm" else None

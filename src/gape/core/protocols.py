@@ -1,6 +1,6 @@
 """The four replaceable parts of a run: generator, embedder, electorate and selector."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,6 +21,17 @@ class Generator(Protocol):
 
         All candidates of a round are requested in one call, so that a model can use batches as large as it can hold.
         """
+        ...
+
+
+@runtime_checkable
+class ConditionalGenerator(Generator, Protocol):
+    """A generator that can write samples with given values, such as texts of a label."""
+
+    def vary_to(
+        self, samples: Samples, scales: Floats, wanted: Sequence[Mapping[str, str]], rng: np.random.Generator
+    ) -> Samples:
+        """Write one variation of each sample with the values in `wanted`, by column; all other columns are free."""
         ...
 
 

@@ -20,11 +20,12 @@ from gape._support.html import as_paragraph, as_table
 from gape.core.errors import InputError, PrivacyError, RunError
 from gape.core.types import Indices
 from gape.evaluation.measures import label_usefulness, memorisation, nearness, with_real_values
+from gape.evaluation.panel import refuse_nearest, show_nearest
 from gape.evaluation.sources import Embedded, Synthetic, embed_all, read_real, read_synthetic
 from gape.metrics import balls, mean_nearest_distance, wasserstein1
 from gape.metrics.measure import Measure, Scoring
 from gape.metrics.repetition import repeats_itself
-from gape.modalities import Columns, Records, keys
+from gape.modalities import Columns, Records
 from gape.modalities.base import Groups
 from gape.runs.folder.layout import Layout
 from gape.runs.settings import Settings
@@ -96,6 +97,7 @@ def evaluate(
     scoring: Scoring | None = None,
     real_baseline: bool = False,
     out: str | Path | None = None,
+    nearest: str | Path | None = None,
     progress: Callable[[str], None] | None = None,
     **settings: Any,
 ) -> Evaluation:
@@ -106,12 +108,15 @@ def evaluate(
     voted are nearer to what they chose. `text` and `label` name columns; for rows of a table outside a run, `schema` is
     the path of the schema. With `label`, a classifier is trained on the synthetic records and tested on the real ones.
     `real_baseline` scores as many private records in the same way. `settings` are those of the embedder, by default
-    the run's. The result is written to `out`, by default internal/evaluation.json of a run.
+    the run's. The result is written to `out`, by default internal/evaluation.json of a run. `nearest` is a file for a
+    picture of the images that are nearest to a private one, beside it: it shows private images.
     """
     report, scoring = progress or (lambda _: None), scoring or Scoring()
     columns, asked = Columns(text, label), Settings.of(settings)
     samples = read_synthetic(synthetic, columns, str(asked.modality), asked.schema)
     path = _destination(samples, out)
+    if nearest is not None:
+        refuse_nearest(nearest, samples.modality)
     chosen = asked if samples.run is None else _agreed(samples, settings)
     voters = read_real(private, samples, columns)
     withheld = None if held_out is None else read_real(held_out, samples, columns)
@@ -134,6 +139,8 @@ def evaluate(
     )
     if path is not None:
         write_json(path, evaluation.as_json(), mode=0o600)
+    if nearest is not None:
+        show_nearest(nearest, samples.modality, (voters.content, points.private), (samples.content, points.synthetic))
     return evaluation
 
 
@@ -185,6 +192,7 @@ def _measure(inputs: _Inputs) -> Groups:
     groups: Groups = {
         "Nearness": nearness(kind.nouns, points.scoring, points.synthetic, scoring),
         **kind.measures(records.content, samples.content, scoring),
+        "Agreement": kind.agreement((records.content, points.scoring), (samples.content, points.synthetic), scoring),
         "Memorisation": memorisation(
             kind, (voters.content, points.private), held_out, (samples.content, points.synthetic), scoring
         ),
@@ -219,6 +227,7 @@ def _with_baseline(groups: Groups, inputs: _Inputs) -> Groups:
     measured: Groups = {
         "Nearness": nearness(kind.nouns, real, points.private[drawn], scoring),
         **kind.measures(content, voters.content[drawn], scoring),
+        "Agreement": kind.agreement((content, real), (voters.content[drawn], points.private[drawn]), scoring),
     }
     if "Usefulness" in groups and records.labels is not None and voters.labels is not None:
         labels = records.labels[rest] if withheld is None else records.labels
@@ -260,7 +269,11 @@ def _scored_by(samples: Synthetic, chosen: Settings, voters: Records, withheld: 
 
 def _remarks(samples: Synthetic, voters: Records, withheld: Records | None) -> list[str]:
     remarks, nouns = [], samples.modality.nouns
-    shared = 0 if withheld is None else len(set(keys(voters.content)) & set(keys(withheld.content)))
+    shared = (
+        0
+        if withheld is None
+        else len(set(samples.modality.keys(voters.content)) & set(samples.modality.keys(withheld.content)))
+    )
     if shared and samples.modality.has_words:
         remarks.append(
             f"{nouns.capitalize()} that are both among the private and among the held-out records: {shared}."

@@ -17,7 +17,7 @@ from gape.metrics.neighbours import members, neighbour_squares
 from gape.metrics.text import total_variation
 from gape.metrics.transport import frechet, sinkhorn1, wasserstein1
 from gape.metrics.usefulness import classify
-from gape.modalities import Modality, keys
+from gape.modalities import Modality
 
 _SIGNIFICANT = 0.05  # a p-value above this counts as chance
 
@@ -82,7 +82,7 @@ def memorisation(
     rng = np.random.default_rng([scoring.seed, *b"memory"])
     content, points = synthetic
     closest = float(np.median(nearest_distances(points, private[1])))
-    copied = len(set(keys(private[0])) & set(keys(content)))
+    copied = len(set(kind.keys(private[0])) & set(kind.keys(content)))
     measures = [
         Measure(f"{kind.nouns} that are records", float(copied), kind.copied),
         Measure(
@@ -120,10 +120,10 @@ def label_usefulness(
         Measure.within(
             "accuracy",
             accuracy,
-            f"a classifier trained on the texts labels {accuracy.value:.0%} of the records correctly; always guessing "
-            f"the commonest label gives {commonest:.0%}",
+            f"a classifier trained on the samples labels {accuracy.value:.0%} of the records correctly; always "
+            f"guessing the commonest label gives {commonest:.0%}",
         ),
         Measure("balanced accuracy", result.balanced_accuracy, "the same with equal weight for each label"),
         Measure("AUC", result.auc, "area under the ROC curve of that classifier, mean over labels; 0.5 is chance"),
-        Measure("label distance", distance, "0 if labels are as frequent among the texts as among the records"),
+        Measure("label distance", distance, "0 if labels are as frequent among the samples as among the records"),
     )

@@ -5,6 +5,7 @@ their type, and columns, which are metadata, by their names. Reading executes no
 """
 
 from gape.modalities.base import Columns, Modality, Rehearsal, contents_of, keys
+from gape.modalities.images import Images, load_images
 from gape.modalities.mixed import Mixed
 from gape.modalities.records import Records
 from gape.modalities.registry import is_part, kind_named, known_kinds, modality, modality_of, register, usual_modality
@@ -14,6 +15,7 @@ from gape.modalities.vectors import Vectors
 
 __all__ = [
     "Columns",
+    "Images",
     "Mixed",
     "Modality",
     "Records",
@@ -27,6 +29,7 @@ __all__ = [
     "keys",
     "kind_named",
     "known_kinds",
+    "load_images",
     "load_rows",
     "load_texts",
     "modality",

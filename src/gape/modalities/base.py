@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from gape.core.errors import InputError
 from gape.core.protocols import Embedder, Generator, SurveyGenerator
-from gape.core.types import Points, Samples
+from gape.core.types import Points, Samples, texts_of
 from gape.generators.prompted import PromptedText
 from gape.generators.resampled import ResampledText
 from gape.metrics.measure import Measure, Scoring
@@ -68,10 +68,15 @@ class Modality:
     unused: ClassVar[tuple[str, ...]] = ()  # settings that do not apply here, and are rejected
     generators: ClassVar[tuple[str, ...]] = ()  # allowed generators besides its own, as in `Settings.generator`
     embedders: ClassVar[tuple[str, ...]] = ()  # allowed embedders besides its own
-    scales: ClassVar[tuple[float, ...]] = (1.0,)  # of the variations, for the modality's own generator
+    # Further parts that the modality makes itself, as in `Settings.generator` and `Settings.embedder`, by their forms,
+    # each with the name of its class.
+    own_generators: ClassVar[Mapping[str, str]] = {}
+    own_embedders: ClassVar[Mapping[str, str]] = {}
+    scales: ClassVar[tuple[float, ...]] = (1.0,)  # of the variations, for the modality's own generators
 
     surveyed: ClassVar[bool] = False  # whether records can answer a survey before the first round
     has_words: ClassVar[bool] = False  # whether near copies are recognised by the words that records share
+    plain_texts: ClassVar[bool] = False  # whether a record is a text and nothing else
     on_workers: ClassVar[bool] = False  # whether the workers of a cluster can read it
     on_disk: ClassVar[bool] = False  # whether `gape embed` can read it
     per_second: ClassVar[float | None] = None  # samples that a round processes per second; None if models set the pace
@@ -96,13 +101,21 @@ class Modality:
 
     @classmethod
     def writers(cls) -> tuple[str, ...]:
-        """Return all allowed generators: those in `generators`, and the modality's own if it is the default."""
-        return cls.generators + ((cls.name,) if cls.defaults.get("generator") == cls.name else ())
+        """Return all allowed generators: the modality's own, and those in `generators`."""
+        by_name = (cls.name,) if cls.defaults.get("generator") == cls.name else ()
+        return (*cls.own_generators, *cls.generators, *by_name)
 
     @classmethod
     def comparers(cls) -> tuple[str, ...]:
-        """Return all allowed embedders: those in `embedders`, and the modality's own if it is the default."""
-        return cls.embedders + ((cls.name,) if cls.defaults.get("embedder") == cls.name else ())
+        """Return all allowed embedders: the modality's own, and those in `embedders`."""
+        by_name = (cls.name,) if cls.defaults.get("embedder") == cls.name else ()
+        return (*cls.own_embedders, *cls.embedders, *by_name)
+
+    @classmethod
+    def owns(cls, spec: str) -> bool:
+        """Whether the modality itself makes this generator or embedder."""
+        heads = {form.partition(":")[0] for form in (*cls.own_generators, *cls.own_embedders)}
+        return spec.partition(":")[0] in {*heads, cls.name}
 
     @classmethod
     def refuse(cls, scales: Sequence[float] | None) -> None:
@@ -144,6 +157,14 @@ class Modality:
     def embedder(self) -> Embedder:
         """Return the modality's own embedder."""
         raise InputError(f"there is no built-in embedder of {self.nouns}; set up the run in Python")
+
+    def make_generator(self, spec: str, label: str | None = None) -> Generator:
+        """Return one of the modality's own generators, for the records of one label if there are labels."""
+        return self.generator()
+
+    def make_embedder(self, spec: str) -> Embedder:
+        """Return one of the modality's own embedders."""
+        return self.embedder()
 
     @property
     def domain(self) -> str | None:
@@ -200,6 +221,30 @@ class Modality:
         more = f", … ({content.shape[1]} numbers)" if content.shape[1] > _SHOWN_NUMBERS else ""
         return [f"({', '.join(f'{x:.4g}' for x in row)}{more})" for row in content[:, :_SHOWN_NUMBERS].tolist()]
 
+    def pictures(self, samples: Samples) -> list[str] | None:
+        """Return each sample as the `data:` URL of a picture for the report; None if samples are not pictures."""
+        return None
+
+    def sheet(self, rows: Sequence[Samples]) -> bytes | None:
+        """Return rows of samples as one picture, a PNG file; None if samples are not pictures."""
+        return None
+
+    def keys(self, samples: Samples) -> list[str] | list[bytes]:
+        """Return a key for each sample, such that equal records have equal keys."""
+        return keys(samples)
+
+    def files(self, table: pa.Table) -> Mapping[str, bytes]:
+        """Return the published samples as one file each, by their paths, for `gape export --format folder`."""
+        raise InputError(f"{self.nouns} are not exported as a folder of files; use csv, jsonl, parquet or hf")
+
+    def wording(self, samples: Samples) -> list[str]:
+        """Return the words of each sample, by which near copies are recognised; empty if it has none."""
+        return texts_of(samples)
+
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        """Return the possible values of each column that has a list of them."""
+        return {}
+
     # Measures, which use private records and are therefore not private
 
     def labels(self, samples: Samples, label: str | None) -> Samples | None:
@@ -214,6 +259,12 @@ class Modality:
         """Compare the content of samples with that of real records."""
         return {}
 
+    def agreement(
+        self, real: tuple[Samples, Points], synthetic: tuple[Samples, Points], scoring: Scoring
+    ) -> tuple[Measure, ...]:
+        """Measure how well the parts of synthetic records go together, compared with those of real ones."""
+        return ()
+
     def usefulness(
         self, tested: Samples, synthetic: Samples, start: Samples, records: Samples, scoring: Scoring
     ) -> tuple[Measure, ...]:
@@ -226,8 +277,8 @@ class Modality:
 
     def shared_by_chance(self, private: Samples, held_out: Samples) -> tuple[Measure, ...]:
         """Measure the same for records that did not vote."""
-        equal = len(set(keys(private)) & set(keys(held_out)))
-        total = f"of {len(set(keys(held_out))):,}, by chance"
+        others = set(self.keys(held_out))
+        equal, total = len(set(self.keys(private)) & others), f"of {len(others):,}, by chance"
         return (Measure(f"held-out {self.nouns} that are records", float(equal), total),)
 
 

@@ -178,7 +178,7 @@ def _folder(path: Path) -> Table:
     with reading(path.name):
         files = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
         inside = sorted((path / "data").glob("*.parquet"))
-        _refuse_links(path, [*files, *inside])
+        refuse_links(path, [*files, *inside])
     if path / "dataset_dict.json" in files:
         splits = shown([entry.name for entry in files if entry.is_dir()])
         raise InputError(f"{path.name} holds several splits of a dataset; name the folder of one of them: {splits}")
@@ -195,7 +195,7 @@ def _folder(path: Path) -> Table:
     raise InputError(f"{path.name} has no .txt, .parquet or .arrow files; name a folder of those, or a file")
 
 
-def _refuse_links(folder: Path, entries: Sequence[Path]) -> None:
+def refuse_links(folder: Path, entries: Sequence[Path]) -> None:
     """Refuse a folder with symbolic links, or with entries such as pipes that block until someone writes to them.
 
     The folder may come from anyone, and through a link any file of this user would be read as data, or published as a

@@ -17,6 +17,7 @@ from gape._support.values import brief
 from gape.core.errors import InputError
 from gape.core.types import Samples
 from gape.modalities.base import Modality
+from gape.modalities.images import Images
 from gape.modalities.mixed import Mixed
 from gape.modalities.rows import Rows
 from gape.modalities.rows.columns import holds_texts
@@ -26,7 +27,7 @@ from gape.modalities.vectors import Vectors
 
 GROUP = "gape.modalities"
 
-_KNOWN: dict[str, type[Modality]] = {kind.name: kind for kind in (Text, Rows, Mixed, Vectors)}
+_KNOWN: dict[str, type[Modality]] = {kind.name: kind for kind in (Text, Rows, Mixed, Images, Vectors)}
 
 
 def register(kind: type[Modality]) -> type[Modality]:
@@ -67,7 +68,7 @@ def usual_modality(schema: object) -> str:
 
 def is_part(head: str) -> bool:
     """Return whether some modality has a generator or an embedder of this name."""
-    known = {form.partition(":")[0] for kind in _KNOWN.values() for form in (*kind.generators, *kind.embedders)}
+    known = {form.partition(":")[0] for kind in _KNOWN.values() for form in (*kind.writers(), *kind.comparers())}
     return head in known or head in _KNOWN or any(entry.name == head for entry in entry_points(group=GROUP))
 
 

@@ -18,7 +18,7 @@ from gape.core.errors import InputError, PrivacyError
 from gape.core.protocols import Embedder
 from gape.core.types import Points
 from gape.embedders.cached import Cached
-from gape.report.lineage import Held, gather, hold
+from gape.report.lineage import Held, gather, hold, shown
 from gape.report.page import MARK, Internal, MapData, render
 from gape.report.plane import embed_samples, fit_plane, local_embedder
 from gape.report.regions import Regions, Voted, find_regions
@@ -139,7 +139,11 @@ def _cluster_candidates(
     candidates, votes = record.candidates(record.last)[sampled], record.rounds[-1].votes
     share = len(sampled) / len(votes)
     voted = Voted(
-        embed_samples(embedder, candidates, progress), record.modality.lines(candidates), votes[sampled], share
+        embed_samples(embedder, candidates, progress),
+        shown(record, candidates),
+        votes[sampled],
+        share,
+        pictured=record.modality.pictures(candidates[:0]) is not None,
     )
-    texts = record.modality.lines(record.samples(record.last)[held.drawn[-1]])
+    texts = shown(record, record.samples(record.last)[held.drawn[-1]])
     return find_regions(voted, points, texts, record.sigma, record.plan.seed, private)

@@ -184,19 +184,16 @@ def _scientific(number: float) -> str:
 def _text_settings(settings: Settings, modality: Modality) -> dict[str, str]:
     kind, _, name = settings.generator.partition(":")
     generators = {
-        "embedded": "SmolLM2-135M-Instruct, on this machine",
-        "corpus": "none: texts from a public corpus",
-        modality.name: modality.written_by or "that of the modality",
+        "embedded": f"{name.rsplit('/', 1)[-1] or 'SmolLM2-135M-Instruct'}, on this machine",
+        "corpus": f"none: {modality.nouns} from a public corpus",
+        str(modality.defaults.get("generator", modality.name)): modality.written_by or "that of the modality",
     }
-    prompts, own = settings.prompts or "generic", settings.embedder == modality.name
+    prompts, own = settings.prompts or "generic", settings.embedder == modality.defaults.get("embedder")
+    by_itself = kind == "corpus" or modality.owns(settings.generator)
     terms = {
         "Generator": generators.get(kind) or name.rsplit("/", 1)[-1],
         "Variation": settings.variation,
-        "Prompts": None
-        if kind in {"corpus", modality.name}
-        else "a custom file"
-        if prompts.endswith(".toml")
-        else prompts,
+        "Prompts": None if by_itself else "a custom file" if prompts.endswith(".toml") else prompts,
         "Domain": settings.domain,
         "Topics": None if settings.topics is None else f"{len(settings.topics)}, public",
         "Embedder": modality.compared_by if own else embedder_name(settings.embedder),

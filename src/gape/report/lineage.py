@@ -1,7 +1,8 @@
 """The samples of every round and their lineage, small enough for one page.
 
 The page holds all samples of the last round with their ancestors, and for every round those on its map with their
-ancestors. Each distinct text is held once. Long texts are shortened if all texts together are too large.
+ancestors. Each distinct text is held once. Long texts are shortened if all texts together are too large, and pictures
+are left out.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Held:
 class Lineage:
     """The samples as data for the script."""
 
-    texts: list[str]
+    texts: list[str]  # or pictures, as `data:` URLs; empty if it was left out
     labels: list[str] | None  # one per text
     shortened: int  # number of texts that were cut
     rounds: list[dict[str, Any]]  # text, parent, scale and votes of every sample held
@@ -75,7 +76,8 @@ def gather(record: RunRecord, held: Held) -> Lineage:
         rounds.append(row)
     last = len(set(rounds[0]["text"]))
     whole = [text for _, text in known]
-    fitted = [*_shorten(whole[:last], _LAST_TEXTS), *_shorten(whole[last:], _OTHER_TEXTS)]
+    fit = _shorten if record.modality.pictures(record.start[:0]) is None else _leave_out
+    fitted = [*fit(whole[:last], _LAST_TEXTS), *fit(whole[last:], _OTHER_TEXTS)]
     labels = [label for label, _ in known] if record.start.dtype.names else None
     return Lineage(fitted, labels, sum(a != b for a, b in zip(fitted, whole, strict=True)), rounds[::-1])
 
@@ -83,7 +85,13 @@ def gather(record: RunRecord, held: Held) -> Lineage:
 def _keys(record: RunRecord, samples: Samples) -> list[tuple[str, str]]:
     """Return label and text of every sample; the label is empty if there is none."""
     labels = samples["label"].tolist() if samples.dtype.names else [""] * len(samples)
-    return list(zip(labels, record.modality.lines(samples), strict=True))
+    return list(zip(labels, shown(record, samples), strict=True))
+
+
+def shown(record: RunRecord, samples: Samples) -> list[str]:
+    """Return what the page shows of samples: pictures, as `data:` URLs, or texts."""
+    pictures = record.modality.pictures(samples)
+    return record.modality.lines(samples) if pictures is None else pictures
 
 
 def _fill(wanted: Indices, size: int, limit: int, rng: np.random.Generator) -> Indices:
@@ -92,6 +100,12 @@ def _fill(wanted: Indices, size: int, limit: int, rng: np.random.Generator) -> I
         return np.arange(size)
     others = rng.permutation(np.setdiff1d(np.arange(size), wanted))
     return np.sort(np.concatenate([wanted, others])[:limit])
+
+
+def _leave_out(pictures: Sequence[str], limit: int) -> list[str]:
+    """Leave out the pictures beyond the first `limit` bytes."""
+    ends = np.cumsum([len(picture) for picture in pictures])
+    return [picture if end <= limit else "" for picture, end in zip(pictures, ends, strict=True)]
 
 
 def _shorten(texts: Sequence[str], limit: int) -> list[str]:

@@ -32,7 +32,11 @@ function ageInWords(t, i) {
 
 function quote(id, content) {
   const label = data.labels ? [make("span", { class: "label" }, data.labels[id])] : [];
-  return make("span", { class: "quote" }, ...label, ...(content || [data.texts[id]]));
+  return make("span", { class: "quote" }, ...label, ...(content || [data.pictured ? picture(data.texts[id]) : data.texts[id]]));
+}
+
+function picture(url) {
+  return url ? make("img", { class: "picture", src: url, alt: "synthetic sample" }) : "not on this page";
 }
 
 /* ---- lineage: the ancestors of a sample, from the start ---- */
@@ -178,7 +182,13 @@ function startMap() {
     const circles = round.drawn.map((i) => {
       const [x, y] = positions[t].get(i);
       const from = t ? positions[t - 1].get(round.parent[i]) : undefined;
-      const circle = draw("circle", { class: `point s${level(t, i)}`, r: pixels(round.drawn.length > 150 ? 5 : 6.5) });
+      const size = round.drawn.length > 150 ? 5 : 6.5, url = data.pictured && data.texts[round.text[i]];
+      const circle = draw(url ? "g" : "circle", { class: `point s${level(t, i)}`, ...(url ? {} : { r: pixels(size) }) });
+      if (url) {
+        const half = pixels(2 * size), edge = half + pixels(1.5);
+        circle.append(draw("rect", { x: -edge, y: -edge, width: 2 * edge, height: 2 * edge }));
+        circle.append(draw("image", { href: url, x: -half, y: -half, width: 2 * half, height: 2 * half }));
+      }
       circle.index = i;
       const [fx, fy] = from || [x, y];
       circle.style.transform = `translate(${fx}px, ${fy}px)`;
@@ -248,7 +258,7 @@ function startSamples() {
   const search = byId("search"), sort = byId("sort"), label = byId("label"), list = byId("samples"), more = byId("more");
   const round = data.rounds[last];
   const all = round.text.map((id, i) => ({ i, id, text: data.texts[id], votes: last ? round.votes[i] : 0, age: ages[last][i] }));
-  all.forEach((sample) => { sample.low = `${sample.text} ${data.labels ? data.labels[sample.id] : ""}`.toLowerCase(); });
+  all.forEach((sample) => { sample.low = `${data.pictured ? "" : sample.text} ${data.labels ? data.labels[sample.id] : ""}`.toLowerCase(); });
   const orders = {
     votes: (a, b) => b.votes - a.votes,
     fewest: (a, b) => a.votes - b.votes,

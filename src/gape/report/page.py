@@ -109,8 +109,10 @@ def _data(record: RunRecord, lineage: Lineage, map_data: MapData | None, interna
             chart["ticks"] = map_data.plane.ticks()
         if internal is not None:
             chart["private"] = map_data.plane.to_grid(internal.view.points)
+    pictured = record.modality.pictures(record.start[:0]) is not None
     return {
-        "isText": record.start.ndim == 1,
+        "isText": record.start.ndim == 1 and not pictured,
+        "pictured": pictured,
         "sigma": record.sigma,
         "scales": [0, *record.plan.scales],
         "edges": _colour_edges(lineage),

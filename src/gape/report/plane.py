@@ -56,10 +56,12 @@ def local_embedder(record: RunRecord) -> tuple[Embedder, str]:
     settings = record.settings
     if settings is None:
         return record.modality.public_embedder(), record.modality.compared_by or embedder_name("minilm")
-    foreign = settings.embedder.startswith("st:") and not record.own
-    if settings.embedder.startswith("openai:") or foreign:
+    named, kind = ":" in settings.embedder, settings.kind
+    if settings.embedder.startswith("openai:") or (named and not record.own):
+        if "minilm" not in kind.comparers():
+            return record.modality.public_embedder(), record.modality.compared_by
         settings = settings.with_values(embedder="minilm")
-    own = settings.embedder == settings.modality
+    own = settings.embedder in {kind.name, kind.defaults.get("embedder")} and kind.owns(settings.embedder)
     return make_embedder(settings), record.modality.compared_by if own else embedder_name(settings.embedder)
 
 

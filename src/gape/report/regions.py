@@ -34,6 +34,7 @@ class Region:
     error: float  # two standard deviations of that share
     samples: float  # share of the samples
     real: float | None = None  # share of the private points; only in an internal report
+    pictured: bool = False  # whether `typical` is a picture
 
     @property
     def verdict(self) -> str:
@@ -52,6 +53,7 @@ class Voted:
     texts: Sequence[str]  # (c,)
     votes: NoisyVotes  # (c,)
     share: float  # of all candidates of the round
+    pictured: bool = False  # whether the texts are pictures, as `data:` URLs
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def find_regions(
     centres = _centres(voted.points, k, np.random.default_rng([seed, *b"regions"]))
     of_candidate, of_sample = vq(voted.points, centres)[0], vq(samples, centres)[0]
     real = None if private is None else np.bincount(vq(private, centres)[0], minlength=len(centres)) / len(private)
-    words = _distinctive(voted.texts, of_candidate, len(centres))
+    words = [()] * len(centres) if voted.pictured else _distinctive(voted.texts, of_candidate, len(centres))
     variance_of_all, clusters = _variance(voted.votes, sigma, voted.share), []
     for index, centre in enumerate(centres):
         votes = voted.votes[of_candidate == index]
@@ -93,6 +95,7 @@ def find_regions(
                 error=_DEVIATIONS * spread / total,
                 samples=float((of_sample == index).mean()),
                 real=None if real is None else float(real[index]),
+                pictured=voted.pictured,
             )
         )
     clusters.sort(key=lambda region: region.samples - region.votes)

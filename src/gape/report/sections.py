@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from gape.metrics.repetition import repetition
-from gape.modalities import contents_of
 from gape.report import charts, facts, words
 from gape.report.lineage import Lineage
 from gape.report.regions import Region, Regions
@@ -157,6 +156,7 @@ def _region(region: Region, highest: float, noun: str) -> View:
     return {
         "name": ", ".join(region.words) or "Around",
         "typical": region.typical,
+        "pictured": region.pictured,
         "chart": charts.share_row(region, highest),
         "shares": shares,
         "verdict": region.verdict,
@@ -187,7 +187,7 @@ def _diversity(record: RunRecord) -> View | None:
     if not record.modality.has_words:
         return None
     last = record.samples(record.last)
-    measured = repetition(contents_of(last).tolist())
+    measured = repetition(record.modality.wording(last))
     lines = [
         charts.Line("lineages", [float(len(sizes)) for sizes in record.families], "l2"),
         charts.Line("largest", [float(sizes[0]) for sizes in record.families], "l3 dashed"),
@@ -206,6 +206,7 @@ def _browse(record: RunRecord, lineage: Lineage) -> View:
         "lead": words.of_samples(record),
         "labels": None if lineage.labels is None else sorted(set(lineage.labels)),
         "shortened": lineage.shortened,
+        "pictured": record.modality.pictures(record.start[:0]) is not None,
     }
 
 

@@ -77,7 +77,7 @@ def of_map(record: RunRecord) -> str:
 
 def embedder_name(spec: str) -> str:
     """Return the name of what measures similarity."""
-    return "all-MiniLM-L6-v2" if spec == "minilm" else spec.partition(":")[2].rsplit("/", 1)[-1]
+    return "all-MiniLM-L6-v2" if spec == "minilm" else spec.rpartition(":")[2].rsplit("/", 1)[-1]
 
 
 def of_axes(noun: str, share: float, embedder: str, *, exact: bool) -> str:
@@ -98,7 +98,7 @@ def of_regions(regions: Regions, noun: str) -> str:
     if not under:
         return f"No region lacks {noun} by more than the margin of error."
     worst = max(under, key=lambda region: region.votes - region.samples)
-    name = f"“{', '.join(worst.words)}”" if worst.words else worst.typical
+    name = f"“{', '.join(worst.words)}”" if worst.words else "the first" if worst.pictured else worst.typical
     count = "One region is" if len(under) == 1 else f"{len(under)} regions are"
     return (
         f"{count} underrepresented. The largest gap is at {name}: {100 * worst.samples:.0f}% of the {noun} for "

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from base64 import b64encode
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, get_args
@@ -21,7 +22,7 @@ from gape.runs.folder.record import RunRecord, read_finished
 from gape.runs.method import method_in_words
 from gape.runs.preferences import preferences
 
-Format = Literal["csv", "jsonl", "parquet", "hf", "preferences"]
+Format = Literal["csv", "jsonl", "parquet", "hf", "folder", "preferences"]
 
 # Descriptions of parts on the card are cut here; the run folder has all of them.
 _LONGEST_DESCRIPTION = 400
@@ -79,7 +80,8 @@ def export(
     Only `release/`, the public settings and, for `preferences`, the candidates with their noisy votes are read, so the
     files carry the guarantee of the run. `csv`, `jsonl` and `parquet` write the file `destination`, with a dataset card
     and the privacy statement beside it. `preferences` does so with JSON lines of preferred and rejected candidates, for
-    TRL. `hf` writes a folder that the Hugging Face hub and `datasets` read as a dataset. Nothing is overwritten.
+    TRL. `hf` writes a folder that the Hugging Face hub and `datasets` read as a dataset, and `folder` one with a file
+    for each sample, such as images in a folder for each label. Nothing is overwritten.
     Statement and card are written before the data, and a folder appears complete or not at all. `rows` replace the
     published data. To carry its guarantee, they must be made from it without the private data, as by `expand`.
 
@@ -99,24 +101,24 @@ def export(
         table = preferences(record)
     card = _card(destination.stem, record, statement, table, format)
     privacy = json_bytes(asdict(statement))  # not the file of the folder, which may contain more
-    if format == "hf":
-        content = {
-            "privacy.json": privacy,
-            "README.md": card,
-            "data/train-00000-of-00001.parquet": table_bytes(table),
-        }
-        return _write_folder(destination, content)
+    if format in {"hf", "folder"}:
+        files = (
+            {"data/train-00000-of-00001.parquet": table_bytes(table)}
+            if format == "hf"
+            else record.modality.files(table)
+        )
+        return _write_folder(destination, {"privacy.json": privacy, "README.md": card, **files})
     writers = {"csv": _as_csv, "jsonl": _as_json_lines, "parquet": table_bytes, "preferences": _as_json_lines}
     data = writers[format](table)
-    files = {
+    written = {
         destination.with_suffix(".privacy.json"): privacy,
         destination.with_suffix(".card.md"): card,
         destination: data,
     }
-    _refuse_existing(destination, *files)
-    for path, content_of_file in files.items():
+    _refuse_existing(destination, *written)
+    for path, content_of_file in written.items():
         write_atomically(path, content_of_file)
-    return list(files)
+    return list(written)
 
 
 def _as_csv(table: pa.Table) -> bytes:
@@ -129,7 +131,7 @@ def _as_csv(table: pa.Table) -> bytes:
             columns += [[cell[i] for cell in cells] for i in range(width)]
         else:
             names.append(name)
-            columns.append([json.dumps(cell, ensure_ascii=False) if isinstance(cell, list) else cell for cell in cells])
+            columns.append([_as_json(cell) if isinstance(cell, list | dict) else cell for cell in cells])
     text = io.StringIO(newline="")
     writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
     writer.writerow(names)
@@ -138,7 +140,12 @@ def _as_csv(table: pa.Table) -> bytes:
 
 
 def _as_json_lines(table: pa.Table) -> bytes:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist()).encode()
+    return "".join(_as_json(row) + "\n" for row in table.to_pylist()).encode()
+
+
+def _as_json(value: object) -> str:
+    """Return JSON, in which bytes are base64."""
+    return json.dumps(value, ensure_ascii=False, default=lambda content: b64encode(content).decode())
 
 
 def _refuse_existing(destination: Path, *files: Path) -> None:
@@ -169,7 +176,7 @@ def _card(name: str, record: RunRecord, statement: PrivacyStatement, table: pa.T
     rows, origin = ("pairs", _PREFERENCES) if kind == "preferences" else ("records", _RECORDS)
     summary = f"{len(table)} synthetic {rows}; columns: {columns}. {origin}"
     parts = [
-        _front_matter(name, statement, len(table), hub=kind == "hf"),
+        _front_matter(name, statement, table, hub=kind == "hf"),
         f"# {_in_markdown(name)}",
         summary,
         "## Privacy",
@@ -188,15 +195,27 @@ def _in_markdown(text: str) -> str:
     return _MARKUP.sub(r"\\\1", " ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;")
 
 
-def _front_matter(name: str, statement: PrivacyStatement, rows: int, *, hub: bool) -> str:
-    size = next((text for limit, text in _SIZES.items() if rows < limit), "n>1M")
+def _front_matter(name: str, statement: PrivacyStatement, table: pa.Table, *, hub: bool) -> str:
+    size = next((text for limit, text in _SIZES.items() if len(table) < limit), "n>1M")
     pretty = json.dumps(name).replace("\x7f", "\\u007f")  # the one difference between strings of JSON and YAML
     lines = [f"pretty_name: {pretty}", "tags:", "- synthetic"]
     lines += ["- differential-privacy"] if statement.private else ["- not-private"]
     lines += ["size_categories:", f"- {size}"]
     if hub:
         lines += ["configs:", "- config_name: default", "  data_files:", "  - split: train", "    path: data/train-*"]
+        lines += _features(table.schema)
     return "\n".join(["---", *lines, "---"])
+
+
+def _features(schema: pa.Schema) -> list[str]:
+    """Tell the hub which columns are images. Without any, it recognises all columns by itself."""
+    pictures = {
+        field.name for field in schema if pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
+    }
+    if not pictures:
+        return []
+    kinds = {field.name: "image" if field.name in pictures else field.type for field in schema}
+    return ["dataset_info:", "  features:", *(f"  - name: {name}\n    dtype: {kind}" for name, kind in kinds.items())]
 
 
 def _guarantee(statement: PrivacyStatement) -> list[str]:

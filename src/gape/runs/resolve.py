@@ -7,6 +7,7 @@ from gape.core.errors import InputError, PrivacyError
 from gape.distributed.cluster import RayElectorate
 from gape.evolution.plan import Plan
 from gape.generators.prompts import load
+from gape.language.locate import check_name
 from gape.privacy.accounting import Neighbours
 from gape.runs.advice import samples_for, suitable_votes, usual_delta
 from gape.runs.electorate import Private, units_of
@@ -118,15 +119,18 @@ def make_plan(settings: Settings) -> Plan:
 def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:
     """Return how texts are varied, at which scales, and how often at each."""
     kind = generator_kind(settings)
-    usual = {"openai": "rephrase", "corpus": None, settings.modality: None}.get(kind, "resample")
+    own = settings.kind.owns(settings.generator)
+    usual = None if own else {"openai": "rephrase", "corpus": None}.get(kind, "resample")
     variation = settings.variation or usual
     if kind == "corpus":
         _check_corpus(settings)
+    if kind == "embedded":
+        check_name(settings.generator.partition(":")[2])
     if kind == "openai" and variation == "resample":
         raise InputError(
             "variation 'resample' needs a model that can continue an opening, and a chat service cannot; use 'rephrase'"
         )
-    if kind == settings.modality:
+    if own:
         scales, copies = settings.records.scales, 1
     else:
         scales, copies = VARIATIONS[variation if variation and writes(settings) else kind]

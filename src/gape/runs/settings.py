@@ -57,7 +57,7 @@ class Settings:
     modality: str | None = _setting(
         None,
         "Data",
-        "What a record is: text, rows of a table, mixed for rows with texts, or the name of an installed modality. By "
+        "What a record is: text, rows of a table, mixed for rows with texts, images, or an installed modality. By "
         "default the schema decides; text if there is none.",
     )
     schema: str | None = _setting(
@@ -138,7 +138,7 @@ class Settings:
     generator: str = _setting(
         "embedded",
         "Generator",
-        "Source of candidates: embedded, openai:MODEL, hf:MODEL, or corpus:FILE with public texts.",
+        "Source of candidates: embedded, embedded:MODEL, openai:MODEL, hf:MODEL, or corpus:FILE with public texts.",
     )
     domain: str | None = _setting(
         None, "Generator", 'Description of the texts, such as "customer reviews of kitchen tools".'
@@ -160,6 +160,7 @@ class Settings:
     base_url: str = _setting("https://api.openai.com/v1", "Generator", "Address of the service for openai:MODEL.")
     key_variable: str = _setting("OPENAI_API_KEY", "Generator", "Environment variable with the key of the service.")
     key_file: str | None = _setting(None, "Generator", "File of mode 0600 with the key, instead of a variable.")
+    api_version: str | None = _setting(None, "Generator", "API version, for Azure OpenAI only, such as 2024-10-21.")
     concurrency: int = _setting(16, "Generator", "Number of concurrent requests.")
     timeout: float = _setting(120.0, "Generator", "Seconds after which a request is sent again.")
     batch: bool = _setting(

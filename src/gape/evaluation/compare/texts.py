@@ -166,9 +166,10 @@ def _load_parts(settings: Settings, records: Records, answers: Path, watch: _Wat
         made_by = {"embedder": repr(embedder)} | ({} if model is None else {"model": model.name})
         known = Known(
             units=None if records.users is None else [str(user) for user in records.users],
-            texts=records.content.tolist() if settings.records.has_words else None,
+            texts=settings.records.wording(records.content) if settings.records.has_words else None,
             labels=None if settings.labels is None or records.labels is None else records.labels.tolist(),
             marks=len(settings.labels or ()),
+            wording=settings.records.wording,
         )
         yield Parts(private, cached, TextBuilder(settings, prompts), model, known, made_by)
 

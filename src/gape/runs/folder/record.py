@@ -274,6 +274,9 @@ def _forms(spec: str, settings: Settings, known: dict[str, str], part: str) -> S
     if spec == settings.modality:
         return (f"{type(getattr(settings.records, part)()).__name__}(",)
     kind = spec.partition(":")[0]
+    own = settings.kind.own_generators if part == "generator" else settings.kind.own_embedders
+    if made := [f"{name}(" for form, name in own.items() if form.partition(":")[0] == kind]:
+        return made
     return (known[kind],) if kind in known else _BY_MODEL if part == "generator" else ("",)
 
 

@@ -1,0 +1,1 @@
+"""Images as samples, and what turns them into points. An image is held as a text: see `png`."""
