@@ -259,7 +259,9 @@ def page(found: dict[tuple[str, str], tuple[str, str]]) -> str:
 
     by_hand = [f"| {name} | {licence} | {where} |" for name, (licence, where) in sorted(READ.items())]
     exceptions = [f"| {licence} | {why} |" for licence, (_, why) in sorted(NAMED.items())]
-    weights = [f"| {each.name} | {each.package} {each.version} | {each.licence} |" for each in KNOWN.values()]
+    weights = [
+        f"| {each.name} | {each.parts[0].package} {each.parts[0].version} | {each.licence} |" for each in KNOWN.values()
+    ]
     parts = {"PACKAGES": [line(*each) for each in sorted(found.items())], "READ": by_hand, "NAMED": exceptions}
     text = TEMPLATE
     for part, lines in {

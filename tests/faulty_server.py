@@ -41,10 +41,12 @@ class FaultyServer:
     delay: float = 0.0  # seconds before every answer
     hang: float = 30.0  # seconds of silence of one that hangs
     key: str = ""
+    azure: str = ""  # the version of its protocol that an Azure service asks for, with the key in a header of its own
     model: str = "tiny"
     retry_after: str = "1"  # the header that comes with "busy"
     relents: int = 0  # a request that has failed so often is answered; 0: none is
     port: int = 0  # 0: any
+    schemas: str = "ignored"  # what becomes of the JSON schema of an answer; or "kept", or "refused"
 
     flooded: int = field(default=0, init=False)  # bytes of answers that do not end
     bodies: list[dict[str, Any]] = field(default_factory=list, init=False)  # all requests it ever got
@@ -137,8 +139,10 @@ class _Handler(BaseHTTPRequestHandler):
             faulty.leave()
 
     def _respond(self, faulty: FaultyServer, body: dict[str, Any], fault: str) -> None:
-        given = self.headers.get("Authorization", "")
-        if faulty.key and given != f"Bearer {faulty.key}":
+        given = self.headers.get("api-key" if faulty.azure else "Authorization", "")
+        if faulty.azure and self.path.partition("?")[2] != f"api-version={faulty.azure}":
+            self._send(404, _error("Resource not found", "404"))
+        elif faulty.key and given != (faulty.key if faulty.azure else f"Bearer {faulty.key}"):
             # Real services repeat parts of the key, and some all of it.
             self._send(401, _error(f"incorrect key {given}", "invalid_api_key"))
         elif body["model"] != faulty.model:
@@ -149,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(500, b"<html>oops</html>")
         elif fault == "refused" or FORBIDDEN in json.dumps(body):
             self._send(400, _error(f"this is not allowed: {json.dumps(body)}", "content_filter"))
-        elif fault == "unsupported":
+        elif fault == "unsupported" or (faulty.schemas == "refused" and "response_format" in body):
             self._send(400, _error("unsupported", "unsupported_parameter"))
         elif fault == "no credit":
             self._send(429, _error("pay first", "insufficient_quota"))
@@ -166,6 +170,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, faulty: FaultyServer, body: dict[str, Any], fault: str) -> None:
         content = _embeddings(body) if self.path.endswith("/embeddings") else _completion(body, fault)
+        if faulty.schemas == "kept" and "response_format" in body:
+            message = content["choices"][0]["message"]
+            message["content"] = _kept(message["content"], body["response_format"], fault)
         faulty.spend(content["usage"]["total_tokens"])
         if fault == "silent":
             del content["usage"]
@@ -199,6 +206,18 @@ def _completion(body: dict[str, Any], fault: str) -> dict[str, Any]:
         "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": reason}],
         "usage": _usage(len(prompt.split()), min(len(words), body["max_tokens"])),
     }
+
+
+def _kept(text: str, asked: dict[str, Any], fault: str) -> str:
+    """Put a text into the object that was asked for, or do as models that are no good at it."""
+    ((name, cell),) = asked["json_schema"]["schema"]["properties"].items()
+    if cell["type"] == "array":
+        roles = cell["items"]["properties"]["role"]["enum"]
+        answer = json.dumps({name: [{"role": role, "content": text} for role in roles]})
+    else:
+        answer = json.dumps({name: text})
+    strange = {"broken json": answer[:-3], "other columns": json.dumps({"answer": text}), "huge": f"{answer} " * 50_000}
+    return strange.get(fault, answer)
 
 
 def _embeddings(body: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
 
 from experiments.frontier.rules import Tried
+from experiments.varied_text.listed import Listed
 from experiments.varied_text.run import VARIANTS, Variant, main
 
 from gape.core.protocols import Selector
@@ -57,6 +58,8 @@ TRIED = {
     "chosen": _CHOSEN,
     **{f"chosen-without-{part}": without(part) for part in ("operator", "families", "last-pass", "start")},
     "default": VARIANTS["gape"],
+    "listed-start": Variant({"start": True}, writer=Listed),
+    "listed-all": Variant({"start": True, "parts": True}, writer=Listed),
     "gape": VARIANTS["without-memory"],
     **{name: VARIANTS[name] for name in ("augpe", "subsamplepe", "gape-paper")},
     "ranking": Variant(selector="ranking", **_PLAIN),

@@ -34,9 +34,10 @@ from gape.evolution.plan import Plan
 from gape.metrics import recall, sinkhorn1
 from gape.privacy.noise import SeededNoise
 from gape.runs.advice import usual_delta
+from gape.runs.presets import PRESETS
 from gape.runs.resolve import VARIATIONS
 from gape.runs.selector import make_selector
-from gape.runs.settings import PRESETS, Settings
+from gape.runs.settings import Settings
 from gape.voting.electorate import LocalElectorate
 
 METHODS = {"subsamplepe": "Subsampling", "augpe": "Ranking", "gape": "GAPE"}  # and whose colour they have

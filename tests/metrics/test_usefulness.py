@@ -32,6 +32,15 @@ class TestClassifier:
         shuffled = classify(synthetic, rng.permutation(labels).tolist(), real, truth.tolist())
         assert shuffled.accuracy < 0.5
 
+    def test_the_auc_is_the_share_of_pairs_in_the_right_order(self) -> None:
+        rng = np.random.default_rng(3)
+        Y, X = rng.normal(size=(200, 1)), rng.normal(size=(90, 1))
+        taught = ["a" if y + rng.normal() > 0 else "b" for y in Y[:, 0]]
+        tested = ["a" if x + rng.normal() > 0 else "b" for x in X[:, 0]]
+        above = [X[i, 0] > X[j, 0] for i in range(90) for j in range(90) if (tested[i], tested[j]) == ("a", "b")]
+        assert classify(Y, taught, X, tested).auc == pytest.approx(np.mean(above))
+        assert classify(Y, ["a"] * 200, X, tested).auc == 0.5
+
     def test_does_not_depend_on_units_or_origin(self) -> None:
         rng = np.random.default_rng(1)
         X, Y, a, b = rng.random((50, 3)), rng.random((60, 3)), rng.integers(0, 2, 50), rng.integers(0, 2, 60)

@@ -81,7 +81,7 @@ def test_the_rest_of_the_page_is_that_of_the_script() -> None:
 def test_the_licences_of_the_models_are_allowed_and_listed() -> None:
     for weights in KNOWN.values():
         assert licences.allowed(weights.licence)
-        assert f"| {weights.name} | {weights.package} {weights.version} | {weights.licence} |" in PAGE
+        assert f"| {weights.name} | {weights.parts[0].package} {weights.parts[0].version} | {weights.licence} |" in PAGE
 
 
 @pytest.mark.parametrize(

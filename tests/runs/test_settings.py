@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gape.core.errors import InputError
-from gape.runs.settings import CHOICES, OPERATIONAL, PRESETS, Settings, settings_fields
+from gape.runs.presets import PRESETS
+from gape.runs.settings import CHOICES, OPERATIONAL, Settings, settings_fields
 from gape.runs.settings_file import read_toml
 
 

@@ -472,6 +472,11 @@ def test_expanding_costs_nothing(data: Path) -> None:
     assert data.with_name("reviews.csv.gape-ledger.sqlite").read_bytes() == ledger
     with pytest.raises(InputError, match="count must be more than"):
         gape.expand(folder, 1)
+    some = gape.expand(folder, 10, where=["stars=low:4|high:1"])
+    assert sorted(some["label"]) == ["high"] * 2 + ["low"] * 8
+    assert set(some["text"]) <= set(public_texts())
+    with pytest.raises(InputError, match="'best' is not a value of 'stars'"):
+        gape.expand(folder, 10, where=["stars=best"])
 
 
 def test_the_embedded_model_writes_the_texts(data: Path) -> None:

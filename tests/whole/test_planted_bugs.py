@@ -20,6 +20,7 @@ from gape.audit import PlanAudit, audit_plan, audit_run
 from gape.core.errors import BudgetError, PrivacyError, RunError
 from gape.core.types import Counts, NoisyVotes, Points
 from gape.evolution.plan import Plan
+from gape.modalities.rows import survey
 from gape.privacy import accounting, release
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.noise import Noise, SecureNoise, SeededNoise
@@ -101,7 +102,7 @@ def test_a_missing_factor_of_root_two_is_found_by_the_attack() -> None:
         found = attacked(wrong, 8_000)
     assert wrong.sigma == pytest.approx(plan().sigma / 2**0.5, rel=1e-3)
     assert not found.bounded
-    assert failed(found) == {"votes"}
+    assert failed(found) == {"votes", "answers"}
     assert "moves 2 counts" in next(check.finding for check in found.checks if check.name == "votes")
 
 
@@ -147,8 +148,8 @@ def test_counts_on_disk_are_found_by_the_search_for_secrets(tmp_path: Path) -> N
 
 
 def test_counts_in_a_state_are_found_on_disk_and_in_the_books(tmp_path: Path) -> None:
-    def unprotected(electorate: LocalElectorate, points: Points, *rest: Any) -> Counts:
-        release.release_votes(electorate, points, *rest)  # charged as it should be
+    def unprotected(electorate: LocalElectorate, points: Points, *rest: Any, **options: Any) -> Counts:
+        release.release_votes(electorate, points, *rest, **options)  # charged as it should be
         return nearest_votes(parts.private_points(), points)
 
     with planted(EVOLVE, "release_votes", unprotected):
@@ -356,7 +357,7 @@ def test_more_votes_than_accounted_for_are_found_by_the_audit(votes_per_unit: in
     assert failed(found) == {"votes"}
     assert f"the accounting assumes {claim.release.unit_shifts} counts by 1" in found.checks[1].finding
     with planted(voting_electorate._Units, "speakers", all_speak):
-        assert failed(attacked(claim)) == {"votes"}
+        assert failed(attacked(claim)) == {"votes", "answers"}
 
 
 def test_more_votes_than_accounted_for_are_found_by_the_tests_of_electorates() -> None:
@@ -391,3 +392,68 @@ def test_votes_of_a_user_that_coincide_and_count_twice_are_found_by_the_audit() 
     found = attacked(claim, make=Uncounted)
     assert failed(found) == {"votes"}
     assert "by at most 2" in found.checks[1].finding
+
+
+# 8. A survey whose answers weigh more than are accounted for, or that is charged for less.
+
+
+def surveyed(**changes: Any) -> Plan:
+    return plan(**({"rounds": 1, "answers": (2, 1, 4)} | changes))
+
+
+def test_without_a_bug_nothing_is_found_in_a_survey() -> None:
+    assert attacked(surveyed()).passed
+    assert attacked(surveyed(neighbours="add_remove", rounds=0)).passed
+
+
+def test_noise_for_fewer_answers_is_found_by_the_attack() -> None:
+    with planted(Plan, "counted", 2):
+        wrong = surveyed(rounds=0, answers=(12, 20))
+    found = attacked(wrong, 2_000)
+    assert not found.bounded
+    assert failed(found) == {"accounts"}
+
+
+def test_a_survey_that_is_not_charged_is_found_by_the_audit() -> None:
+    charge = Ledger.charge
+
+    def cheaper(self: Ledger, run: str, turn: int, known_as: str, made: Any, *rest: Any, **options: Any) -> NoisyVotes:
+        less = accounting.Release(made.sigma, made.neighbours, 1)
+        return charge(self, run, turn, known_as, less, *rest, **options)
+
+    with planted(Ledger, "charge", cheaper):
+        assert failed(attacked(surveyed())) == {"charged"}
+
+
+def test_answers_without_noise_are_found_by_the_audit() -> None:
+    with_noise = release._with_noise
+
+    def exact_answers(counts: Counts, turn: int, *rest: Any) -> NoisyVotes:
+        return counts if turn <= 0 else with_noise(counts, turn, *rest)
+
+    with planted(release, "_with_noise", exact_answers):
+        found = attacked(surveyed())
+    assert not found.bounded
+    assert {"law", "charged"} <= failed(found)
+
+
+def test_a_question_counted_in_two_bins_is_found_by_the_audit() -> None:
+    tally = survey.Questions.tally
+
+    def twice(self: survey.Questions, encoded: Any) -> Counts:
+        counts = tally(self, encoded)
+        return counts + np.roll(counts, 1)
+
+    with planted(survey.Questions, "tally", twice):
+        assert "answers" in failed(attacked(plan(rounds=1)))
+
+
+def test_more_questions_than_planned_are_found_by_the_release_step() -> None:
+    asked = survey.TableSurvey.questions
+
+    def more(self: survey.TableSurvey, answers: Any, sigma: float) -> survey.Questions:
+        questions = asked(self, answers, sigma)
+        return survey.Questions(questions.schema, questions.asked * 2)
+
+    with planted(survey.TableSurvey, "questions", more), pytest.raises(PrivacyError, match="questions are asked"):
+        attacked(plan(rounds=1))

@@ -6,6 +6,7 @@ disturb a run in progress.
 
 from __future__ import annotations
 
+import itertools
 import math
 import sqlite3
 from contextlib import closing
@@ -56,9 +57,8 @@ class RunAudit:
 
     def text(self) -> str:
         """Return the result in a sentence or two."""
-        releases = (
-            f"{self.releases} of {self.plan.rounds} releases were made, which cost epsilon {stated(self.epsilon)}"
-        )
+        made = f"{self.releases} of {len(self.plan.releases)}"
+        releases = f"{made} releases were made, which cost epsilon {stated(self.epsilon)}"
         claim = f"the claim is {stated(self.plan.epsilon)} at delta {stated(self.plan.delta, 3)}"
         if self.passed:
             stage = "statement, plan and ledger agree" if self.finished else "plan and ledger agree so far"
@@ -95,7 +95,7 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
         _check_sigma(plan, entries),
         _check_unit(plan, facts, entries),
         _check_releases(plan, entries),
-        _check_votes(layout, entries),
+        _check_votes(layout, plan, entries),
         _check_source(entries),
         _check_budget(facts, books),
     ]
@@ -103,7 +103,7 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
     if has_statement:
         checks.append(_check_statement(layout, plan, facts, entries, total))
     cost = spent([entry.release for entry in entries], plan.delta)
-    return RunAudit(plan, len(entries), cost, has_statement and len(entries) == plan.rounds, tuple(checks))
+    return RunAudit(plan, len(entries), cost, has_statement and len(entries) == len(plan.releases), tuple(checks))
 
 
 def _check_folder(on_disk: SettingsFolder) -> Check:
@@ -158,9 +158,7 @@ def _no_claim() -> Check:
 
 def _check_sigma(plan: Plan, entries: list[Entry]) -> Check:
     """Compare each release with the plan, and the plan with the noise that its claim requires."""
-    needed = noise_scale(
-        plan.epsilon, plan.delta, plan.rounds, neighbours=plan.neighbours, votes_per_unit=plan.votes_per_unit
-    )
+    needed = noise_scale(plan.epsilon, plan.delta, 1, neighbours=plan.neighbours, votes_per_unit=plan.counted)
     sigmas = sorted({entry.release.sigma for entry in entries})
     wrong = [entry.turn for entry in entries if entry.release.sigma != plan.sigma]
     seen = " and ".join(f"{sigma:g}" for sigma in sigmas) or "none yet"
@@ -171,25 +169,36 @@ def _check_sigma(plan: Plan, entries: list[Entry]) -> Check:
 
 
 def _check_unit(plan: Plan, facts: dict[str, str], entries: list[Entry]) -> Check:
-    votes = sorted({entry.release.votes_per_unit for entry in entries})
-    passed = facts["neighbours"] == plan.neighbours and votes in ([], [plan.votes_per_unit])
-    seen = f"ledger: neighbours by {facts['neighbours']}, votes per unit {', '.join(map(str, votes)) or 'none yet'}"
-    return Check("unit", passed, f"{seen}; plan: neighbours by {plan.neighbours}, votes per unit {plan.votes_per_unit}")
+    counts = [entry.release.votes_per_unit for entry in entries]
+    planned = [release.votes_per_unit for release in plan.releases]
+    passed = facts["neighbours"] == plan.neighbours and all(a == b for a, b in zip(counts, planned, strict=False))
+    seen, meant = (_in_order(each) or "none yet" for each in (counts, planned))
+    sides = (("ledger", facts["neighbours"], seen), ("plan", plan.neighbours, meant))
+    finding = "; ".join(f"{name}: neighbours by {how}, votes per unit {votes}" for name, how, votes in sides)
+    return Check("unit", passed, finding)
+
+
+def _in_order(counts: list[int]) -> str:
+    return ", ".join(str(count) for count, _ in itertools.groupby(counts))
 
 
 def _check_releases(plan: Plan, entries: list[Entry]) -> Check:
     turns = [entry.turn for entry in entries]
-    passed = turns == list(range(1, len(turns) + 1)) and len(turns) <= plan.rounds
-    finding = f"{len(turns)} releases in the ledger for {plan.rounds} rounds planned"
+    first = 1 - len(plan.answers)  # a survey comes before round 1
+    passed = turns == list(range(first, first + len(turns))) and len(turns) <= len(plan.releases)
+    survey = f" and a survey of {len(plan.answers)}" if plan.answers else ""
+    finding = f"{len(turns)} releases in the ledger for {plan.rounds} rounds{survey} planned"
     return Check("releases", passed, finding if passed else f"{finding}, for {_rounds_in_words(turns)}")
 
 
-def _check_votes(layout: Layout, entries: list[Entry]) -> Check:
+def _check_votes(layout: Layout, plan: Plan, entries: list[Entry]) -> Check:
     """Compare the votes on disk with those that were charged; others would be a second draw, or not paid for."""
     charged = {entry.turn: entry.votes for entry in entries}
     kept = {turn: layout.round(turn).votes for turn in layout.voted()}
+    kept |= {number - len(plan.answers): layout.round(0).answers(number) for number in layout.answered()}
     wrong = [turn for turn in kept if turn not in charged or not _same_votes(kept[turn], charged[turn])]
-    finding = f"the votes of {len(kept)} rounds on disk are those in the ledger"
+    what = "releases" if plan.answers else "rounds"
+    finding = f"the votes of {len(kept)} {what} on disk are those in the ledger"
     if wrong:
         finding = (
             f"the votes on disk of {_rounds_in_words(wrong)} are not those in the ledger: released and not charged"
@@ -262,7 +271,9 @@ def _misstated(
     agrees = {
         "sigma": statement.sigma == tuple(release.sigma for release in releases),
         "neighbours": statement.neighbours == neighbours,
-        "votes_per_unit": statement.votes_per_unit == max((release.votes_per_unit for release in releases), default=1),
+        "votes_per_unit": [release.votes_per_unit for release in statement.releases]
+        == [release.votes_per_unit for release in releases],
+        "answers": len(statement.answers) == sum(entry.turn <= 0 for entry in covered),
         "secure_noise": statement.secure_noise == secure,
         "epsilon": _close(statement.epsilon, cost),
         "delta": statement.delta == delta,

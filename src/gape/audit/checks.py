@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import chdtrc, ndtr, ndtri
@@ -38,9 +38,10 @@ class Check:
 
 
 def check_accounts(plan: Plan) -> Check:
-    """Whether all rounds at the plan's sigma are certified for the plan's epsilon and delta."""
+    """Whether all releases at the plan's sigma are certified for the plan's epsilon and delta."""
     used = delta_spent(plan.releases, plan.epsilon)
-    cost = f"{plan.rounds} rounds at sigma {plan.sigma:g} have delta {stated(used, 3)} at epsilon {plan.epsilon:g}"
+    made = f"{plan.rounds} rounds" + (f" and a survey of {len(plan.answers)}" if plan.answers else "")
+    cost = f"{made} at sigma {plan.sigma:g} have delta {stated(used, 3)} at epsilon {plan.epsilon:g}"
     if used <= plan.delta:
         return Check("accounts", passed=True, finding=f"{cost}, within the {stated(plan.delta, 3)} claimed")
     return Check("accounts", passed=False, finding=f"{cost}, above the {stated(plan.delta, 3)} claimed")
@@ -78,13 +79,10 @@ def check_runs(plan: Plan, runs: Sequence[Entries]) -> list[Check]:
     charged = sum(run.charged for run in runs)
     repeated = sum(run.repeated for run in runs)
     secure = sum(run.secure for run in runs)
-    total = len(runs)
-
+    total, planned = len(runs), len(plan.releases)
     return [
-        Check(
-            "charged", charged == total, f"{charged} of {total} runs were charged for {plan.rounds} releases as planned"
-        ),
-        Check("drawn once", repeated == total, f"a round requested again was the same in {repeated} of {total} runs"),
+        Check("charged", charged == total, f"{charged} of {total} runs were charged for {planned} releases as planned"),
+        Check("drawn once", repeated == total, f"a release requested again was the same in {repeated} of {total} runs"),
         Check(
             "secure source", secure == total, f"{secure} of {total} runs are recorded with noise from a secure source"
         ),
@@ -107,6 +105,7 @@ def check_noise(sigma: float, residuals: NoisyVotes) -> list[Check]:
 
 def check_small_noise(game: Game, noise: Noise | None) -> Check:
     """Whether noise of a scale below one count is discrete Gaussian; rounded floating-point noise is not."""
+    game = Game.of(replace(game.plan, rounds=1, answers=()), game.make)
     coins = np.zeros(game.canaries, dtype=np.bool_)
     release = Release(_SMALL_SIGMA, game.plan.neighbours, game.plan.votes_per_unit)
     electorate = game.electorate(coins)
@@ -114,7 +113,7 @@ def check_small_noise(game: Game, noise: Noise | None) -> Check:
         account = Account(ledger, "audit")
         turns = range(1, _SMALL_RELEASES + 1)
         votes = [release_votes(electorate, game.candidates, turn, release, account, noise) for turn in turns]
-    residuals = np.concatenate(votes) - np.tile(game.exact(coins), _SMALL_RELEASES)
+    residuals = np.concatenate(votes) - np.tile(game.exact(coins)[-1], _SMALL_RELEASES)
     return _check_law("not rounded", residuals, _SMALL_SIGMA)
 
 

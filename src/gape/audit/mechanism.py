@@ -12,6 +12,7 @@ import numpy as np
 from gape.audit.bounds import CONFIDENCE, Bounds, Scores, lower_bounds
 from gape.audit.canaries import ElectorateMaker, Game
 from gape.audit.checks import Check, check_accounts, check_noise, check_runs, check_sensitivity, check_small_noise
+from gape.audit.surveys import check_answers
 from gape.core.errors import InputError
 from gape.evolution.plan import Plan
 from gape.privacy.accounting import stated
@@ -100,17 +101,19 @@ def audit_plan(
     checks = (
         check_accounts(plan),
         check_sensitivity(plan, make),
+        check_answers(plan.neighbours),
         *check_runs(plan, entries),
         *check_noise(plan.sigma, np.array(residuals)),
         check_small_noise(game, noise),
     )
-    bounds = lower_bounds(halves[0], halves[1], plan.delta, plan.rounds * game.width)
+    bounds = lower_bounds(halves[0], halves[1], plan.delta, game.shifts)
     return PlanAudit(plan, bounds, checks, runs * game.canaries, time.process_time() - started)
 
 
 def usual_trials(plan: Plan) -> int:
     """Return the number of trials that takes about 40 seconds."""
-    return min(_MOST_TRIALS, max(_LEAST_TRIALS, _USUAL_DRAWS // (plan.rounds * plan.release.unit_shifts)))
+    most = max(release.unit_shifts for release in plan.releases)
+    return min(_MOST_TRIALS, max(_LEAST_TRIALS, _USUAL_DRAWS // (len(plan.releases) * most)))
 
 
 def _split_by_coin(scores: np.ndarray, coins: np.ndarray) -> Scores:

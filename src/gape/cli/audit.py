@@ -36,6 +36,10 @@ def audit(
     votes_per_record: Annotated[
         int | None, typer.Option(help="Number of nearest candidates each record votes for. Defaults to 1.")
     ] = None,
+    answers: Annotated[
+        str | None,
+        typer.Option(help="Answers of one user to each release of a survey, such as 2,1,4. Defaults to no survey."),
+    ] = None,
     trials: Annotated[
         int | None,
         typer.Option(help="Number of canary trials. Defaults to about 40 seconds of them, or to none with RUN."),
@@ -59,6 +63,7 @@ def audit(
         "neighbours": neighbours,
         "votes_per_unit": votes_per_unit,
         "votes_per_record": votes_per_record,
+        "answers": None if answers is None else _numbers(answers),
     }
     given = {name: value for name, value in claim.items() if value is not None}
     if run is not None and given:
@@ -79,6 +84,13 @@ def _plan(given: dict[str, Any]) -> Plan:
         if name not in given:
             raise InputError(f"an audit needs a claimed {name}, got none; give --{name}, or the folder of a run")
     return Plan(**({"rounds": 6, "samples": 1, "votes_per_unit": given.get("votes_per_record", 1)} | given))
+
+
+def _numbers(answers: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(count) for count in answers.split(","))
+    except ValueError:
+        raise InputError(f"answers must be whole numbers with commas between them, got {answers!r}") from None
 
 
 def _attack(plan: Plan, trials: int | None) -> PlanAudit:
@@ -103,9 +115,10 @@ def _print(console: Console, books: RunAudit | None, attack: PlanAudit | None) -
         console.print(books.text(), style="green" if books.passed else "bold red", markup=False)
     if attack is not None:
         plan, bounds = attack.plan, attack.bounds
+        survey = f" and a survey of {','.join(map(str, plan.answers))} answers" if plan.answers else ""
         console.print(
-            f"The attack: {plan.rounds} rounds at sigma {plan.sigma:g}, neighbours by {plan.neighbours}, votes per "
-            f"unit {plan.votes_per_unit}; {attack.trials:,} trials in {duration_in_words(attack.seconds)}",
+            f"The attack: {plan.rounds} rounds{survey} at sigma {plan.sigma:g}, neighbours by {plan.neighbours}, votes "
+            f"per unit {plan.votes_per_unit}; {attack.trials:,} trials in {duration_in_words(attack.seconds)}",
             style="bold",
         )
         table = Table("", "epsilon", "from")

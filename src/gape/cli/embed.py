@@ -10,8 +10,9 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from gape.cli.flags import takes_some_settings
-from gape.cli.models import WEIGHTS, fetch_visibly
+from gape.cli.models import fetch_visibly
 from gape.cli.shared import INTERRUPTED, errors_in_one_line, notes, output, say
+from gape.language.weights import MINILM
 from gape.runs.embedding import embed_texts
 from gape.runs.settings import Settings
 
@@ -20,6 +21,7 @@ _INTERVAL = 30.0  # seconds between two lines of progress outside a terminal
 
 @errors_in_one_line()
 @takes_some_settings(
+    "schema",
     "text",
     "label",
     "user",
@@ -48,7 +50,7 @@ def embed(
     ledger is charged. The folder is as private as the texts; the texts are not needed afterwards. To resume after a
     stop, repeat the command.
     """
-    weights = WEIGHTS.get(settings.embedder)
+    weights = MINILM if settings.embedder == "minilm" else None
     if weights is not None and not weights.fetched:
         fetch_visibly(weights)
     with _resumable(out), _watching() as progress:

@@ -65,7 +65,7 @@ def export(
 
 @errors_in_one_line()
 @takes_changes(
-    *("generator", "prompts", "base_url", "key_variable", "key_file"),
+    *("generator", "prompts", "base_url", "key_variable", "key_file", "api_version"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "concurrency", "max_cost", "max_tokens_total"),
 )
 def expand(
@@ -75,14 +75,22 @@ def expand(
     format: Annotated[  # noqa: A002  (the users' word)
         Format | None, typer.Option(help="File format. Defaults to the suffix of --out.")
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Values of a column or of the label: stars=1, stars='1|5' for as many of both, stars='1:3|5:1' for "
+            "shares, stars='*' for as many of all. Repeat it for several columns."
+        ),
+    ] = None,
     *,
     changes: dict[str, Any],
 ) -> None:
     """Write more texts than a finished run has, by varying its texts, at no privacy cost.
 
     Recall rises, because more of the private data has a text nearby. Precision falls, because no votes have selected
-    the new texts. The generator must be the one that made the run. For a run folder from somebody else, give
-    --generator or --base-url: addresses and paths in the folder are not trusted.
+    the new texts. With --where, all of them have the values that you ask for, in the shares that you ask for, and
+    texts of the run with other values are left out. The generator must be the one that made the run. For a run folder
+    from somebody else, give --generator or --base-url: addresses and paths in the folder are not trusted.
     """
     chosen, destination = _destination(run, out, format)
     if chosen == "preferences":
@@ -93,9 +101,14 @@ def expand(
     columns = (TextColumn("Writing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("", total=count)
-        rows = expand_run(run, count, lambda written: bar.update(task, completed=min(written, count)), **changes)
+        rows = expand_run(
+            run, count, lambda written: bar.update(task, completed=min(written, count)), where=where or (), **changes
+        )
     for path in export_run(run, destination, chosen, rows):
         output().print(str(path), markup=False)
+    if len(rows) < count:
+        terminal.print(f"The model delivered {len(rows)} of {count}.", markup=False)
+    terminal.print("Written from the published data alone: no further privacy cost.", markup=False)
 
 
 def _destination(run: Path, out: Path | None, named: Format | None) -> tuple[Format, Path]:

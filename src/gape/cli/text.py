@@ -1,5 +1,6 @@
 """`gape plan`, `gape run`, `gape resume`: synthetic records from private ones."""
 
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
@@ -70,7 +71,18 @@ def run(
 
 @errors_in_one_line()
 @takes_changes(
-    *("data", "ledger", "engine", "workers", "generator", "prompts", "base_url", "key_variable", "key_file"),
+    *(
+        "data",
+        "ledger",
+        "engine",
+        "workers",
+        "generator",
+        "prompts",
+        "base_url",
+        "key_variable",
+        "key_file",
+        "api_version",
+    ),
     *("concurrency", "max_cost", "max_tokens_total", "exact_votes_may_leave", "corpus_may_share"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "private_text_may_leave"),
 )
@@ -114,10 +126,12 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
         "data": f"{private.source}: {len(private)} records{users}{blank}",
         "guarantee": f"epsilon {chosen.epsilon:g}, delta {stated(chosen.delta, 3)}, for one {unit} "
         f"({chosen.neighbours}){public}",
-        "noise": f"sigma {chosen.sigma:.4g} on every vote, in each of {chosen.rounds} rounds",
+        "noise": _noise(chosen),
         "votes": _votes(chosen, unit),
         what: f"{chosen.samples} samples; {variations} variations of each{kept}: "
-        f"{chosen.samples * (variations + int(chosen.keep))} candidates a round",
+        f"{chosen.samples * (variations + int(chosen.keep))} candidates a round"
+        if chosen.rounds
+        else f"{chosen.samples} {what}",
         "method": str(method_in_words(settings)),
         "parts": f"generator {settings.generator}{varied}, embedder {settings.embedder}",
         "work": f"{expected.calls:,} answers, about {expected.prompt_tokens:,} tokens read and "
@@ -143,12 +157,22 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
 
 
 def _votes(chosen: Plan, unit: str) -> str:
-    """Say for how many candidates a record votes, and how many votes a user has."""
+    """Say for how many candidates a record votes, how many votes a user has, and what a survey asks."""
+    if chosen.answers:
+        asked = f"each {unit} gives at most {sum(chosen.answers)} answers to the survey"
+        return f"{asked}; {_votes(replace(chosen, answers=()), unit)}" if chosen.rounds else asked
     count = chosen.votes_per_record
     cast = "each record votes for its nearest candidate"
     if count > 1:
         cast = f"each record votes for its {count} nearest candidates"
     return cast if unit == "record" else f"{cast}; at most {chosen.votes_per_unit} votes per {unit} and round"
+
+
+def _noise(chosen: Plan) -> str:
+    survey = f"in {len(chosen.answers)} releases of a survey" if chosen.answers else ""
+    rounds = f"in each of {chosen.rounds} rounds" if chosen.rounds else ""
+    where = " and ".join(filter(None, (survey, rounds)))
+    return f"sigma {chosen.sigma:.4g} on every {'count' if survey else 'vote'}, {where}"
 
 
 def _topics(settings: Settings) -> str:
@@ -160,7 +184,8 @@ def _topics(settings: Settings) -> str:
         return ""
     named = settings.prompts is not None or settings.topics is not None or settings.bare_prompts
     asked_for = settings.domain is not None and not named
-    if asked_for and not (settings.generator == "embedded" and all(part.fetched for part in models_of(settings))):
+    here = settings.generator.startswith("embedded") and all(part.fetched for part in models_of(settings))
+    if asked_for and not here:
         return "the model is asked for them when the run begins; --topics sets them"
     model = make_model(settings, Path()) if asked_for else None
     embedder = make_embedder(settings) if asked_for and settings.embedder == "minilm" else None

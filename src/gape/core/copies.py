@@ -59,8 +59,10 @@ class Distinct:
             self._runs |= runs(text)
 
     def take(self, text: str) -> bool:
-        """Add a text and return True, unless it is a near copy of a text in the set."""
+        """Add a text and return True, unless it is a near copy of a text in the set. No words are not a copy."""
         begins, shared = opening(text), runs(text)
+        if not begins:
+            return True
         if begins in self._openings or not shared.isdisjoint(self._runs):
             return False
         self._openings.add(begins)
@@ -73,7 +75,7 @@ def repeats(texts: Sequence[str], run: int = RUN) -> np.ndarray[tuple[int], np.d
     first: dict[Gram, int] = {}
     repeated = np.zeros(len(texts), dtype=np.bool_)
     for index, text in enumerate(texts):
-        for gram in runs(text, run):
+        for gram in runs(text, run) - {()}:
             other = first.setdefault(gram, index)
             if other != index:
                 repeated[[index, other]] = True

@@ -1,7 +1,8 @@
 """The four replaceable parts of a run: generator, embedder, electorate and selector."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,6 +21,62 @@ class Generator(Protocol):
 
         All candidates of a round are requested in one call, so that a model can use batches as large as it can hold.
         """
+        ...
+
+
+@runtime_checkable
+class ConditionalGenerator(Generator, Protocol):
+    """A generator that can write samples with given values, such as texts of a label."""
+
+    def vary_to(
+        self, samples: Samples, scales: Floats, wanted: Sequence[Mapping[str, str]], rng: np.random.Generator
+    ) -> Samples:
+        """Write one variation of each sample with the values in `wanted`, by column; all other columns are free."""
+        ...
+
+
+class Questions(Protocol):
+    """The public questions of one release of a survey. Each answer of a record is one count in a bin of its own."""
+
+    @property
+    def per_record(self) -> int:
+        """Number of answers that a record gives."""
+        ...
+
+    @property
+    def bins(self) -> int:
+        """Number of counts."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Identify the questions."""
+        ...
+
+    def encode(self, samples: Samples) -> Any:
+        """Return what all questions of the survey ask about, one entry per sample. A record affects only its own."""
+        ...
+
+    def tally(self, encoded: Any) -> Counts:
+        """Count the answers of encoded records, (bins,). Private: for `release_answers` only."""
+        ...
+
+
+@runtime_checkable
+class SurveyGenerator(Generator, Protocol):
+    """A generator that first asks the records public questions, in one or more releases, and writes by the answers."""
+
+    @property
+    def per_record(self) -> tuple[int, ...]:
+        """The largest number of answers that a record gives to each release."""
+        ...
+
+    def questions(self, answers: Sequence[NoisyVotes], sigma: float) -> Questions:
+        """Return the questions of the next release, given the noisy answers to those before."""
+        ...
+
+    def informed(self, answers: Sequence[NoisyVotes], sigma: float) -> Generator:
+        """Return the generator that knows the noisy answers to all releases."""
         ...
 
 
@@ -55,6 +112,15 @@ class Electorate(Protocol):
 
     def count(self, candidates: Points, turn: int) -> Counts:
         """Count the exact votes of round `turn`, (v,). Private: for `release_votes` only."""
+        ...
+
+
+@runtime_checkable
+class Respondents(Electorate, Protocol):
+    """An electorate whose records can also answer the questions of a survey."""
+
+    def answer(self, questions: Questions, turn: int) -> Counts:
+        """Count the exact answers of one record per unit, (bins,). Private: for `release_answers` only."""
         ...
 
 

@@ -192,6 +192,7 @@ def _measure(inputs: _Inputs) -> Groups:
     groups: Groups = {
         "Nearness": nearness(kind.nouns, points.scoring, points.synthetic, scoring),
         **kind.measures(records.content, samples.content, scoring),
+        "Agreement": kind.agreement((records.content, points.scoring), (samples.content, points.synthetic), scoring),
         "Memorisation": memorisation(
             kind, (voters.content, points.private), held_out, (samples.content, points.synthetic), scoring
         ),
@@ -226,6 +227,7 @@ def _with_baseline(groups: Groups, inputs: _Inputs) -> Groups:
     measured: Groups = {
         "Nearness": nearness(kind.nouns, real, points.private[drawn], scoring),
         **kind.measures(content, voters.content[drawn], scoring),
+        "Agreement": kind.agreement((content, real), (voters.content[drawn], points.private[drawn]), scoring),
     }
     if "Usefulness" in groups and records.labels is not None and voters.labels is not None:
         labels = records.labels[rest] if withheld is None else records.labels
@@ -280,6 +282,8 @@ def _remarks(samples: Synthetic, voters: Records, withheld: Records | None) -> l
         remarks.append(
             f"{len(samples.content)} {nouns} are few: recall and W1 depend on their number; see the baseline."
         )
+    if samples.modality.caution:
+        remarks.append(samples.modality.caution)
     if voters.labels is not None and samples.labels is None:
         remarks.append(f"The synthetic {nouns} have no labels, so nothing can be trained on them.")
     return remarks

@@ -124,5 +124,6 @@ def label_usefulness(
             f"guessing the commonest label gives {commonest:.0%}",
         ),
         Measure("balanced accuracy", result.balanced_accuracy, "the same with equal weight for each label"),
+        Measure("AUC", result.auc, "area under the ROC curve of that classifier, mean over labels; 0.5 is chance"),
         Measure("label distance", distance, "0 if labels are as frequent among the samples as among the records"),
     )

@@ -7,13 +7,21 @@ import numpy as np
 
 from gape._support.fingerprint import samples_digest
 from gape.core.errors import InputError
-from gape.core.protocols import Candidates, Electorate, Embedder, Generator, InformedSelector, Selector
-from gape.core.types import Samples
+from gape.core.protocols import (
+    Candidates,
+    Electorate,
+    Embedder,
+    Generator,
+    InformedSelector,
+    Selector,
+    SurveyGenerator,
+)
+from gape.core.types import NoisyVotes, Samples
 from gape.evolution.plan import Plan
 from gape.evolution.state import Proposal, State
 from gape.privacy.ledger import Account
 from gape.privacy.noise import Noise
-from gape.privacy.release import release_votes
+from gape.privacy.release import release_answers, release_votes
 
 
 def evolve(
@@ -35,8 +43,11 @@ def evolve(
     """
     account.require(plan.releases)
     account.ledger.bind(electorate.fingerprint, electorate.unit)
+    answers: tuple[NoisyVotes, ...] = ()
+    if plan.answers and (state is None or state.round < plan.rounds):
+        generator, answers = _asked(plan, generator, electorate, account, noise)
     if state is None:
-        state = State(0, synthetic=generator.random(plan.initial, _rng(plan, 0, "random")))  # S(0)
+        state = State(0, generator.random(plan.initial, _rng(plan, 0, "random")), answers=answers)  # S(0)
         yield state
     while state.round < plan.rounds:
         t = state.round + 1
@@ -50,11 +61,28 @@ def evolve(
         candidates = proposal.samples
         points = embedder.embed(candidates)
         known_as = samples_digest(candidates)
-        votes = release_votes(electorate, points, t, plan.release, account, noise, known_as)  # the only private step
+        votes = release_votes(  # the only private step
+            electorate, points, t, plan.release, account, noise, known_as, before=plan.survey
+        )
         rule = select.among(_known(proposal, state)) if isinstance(select, InformedSelector) else select
         chosen = rule(votes, points, plan.samples, _rng(plan, t, "select"))
         state = State(t, candidates[chosen.indices], votes=votes, selection=chosen, believed=chosen.believed)  # S(t)
         yield state
+
+
+def _asked(
+    plan: Plan, generator: Generator, electorate: Electorate, account: Account, noise: Noise | None
+) -> tuple[Generator, tuple[NoisyVotes, ...]]:
+    """Ask the survey of a generator, and return the generator that knows the noisy answers. Paid answers are reused."""
+    if not isinstance(generator, SurveyGenerator):
+        raise InputError("the plan has a survey, and the generator asks none; leave answers out of the plan")
+    answers: tuple[NoisyVotes, ...] = ()
+    for number in range(1, len(plan.answers) + 1):
+        questions = generator.questions(answers, plan.sigma)
+        turn = number - len(plan.answers)  # ..., -1, 0: before round 1
+        noisy = release_answers(electorate, questions, turn, plan.survey[:number], account, noise)
+        answers = (*answers, noisy)
+    return generator.informed(answers, plan.sigma), answers
 
 
 def _known(proposal: Proposal, state: State) -> Candidates:

@@ -3,7 +3,8 @@
 It reads only texts that the run has selected and may publish, never a private record, so it costs no privacy.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,12 +30,13 @@ class LastPass:
     embedder: Embedder
     scale: float
     within: float = WITHIN
+    wording: Callable[[Samples], list[str]] = field(default=texts_of, repr=False)  # the words of samples
 
     def __call__(self, samples: Samples, rng: np.random.Generator) -> Samples:
         """Return the samples, (m,), with near copies rewritten."""
         seen, kept = Distinct(), samples.copy()
         copies = np.array(
-            [index for index, text in enumerate(texts_of(samples)) if not seen.take(text)], dtype=np.int64
+            [index for index, text in enumerate(self.wording(samples)) if not seen.take(text)], dtype=np.int64
         )
         for _ in range(TRIES):
             if not len(copies):
@@ -49,7 +51,7 @@ class LastPass:
         asked = np.repeat(copies, DRAWS)
         drawn = self.generator.vary(samples[asked], np.full(len(asked), self.scale), rng)
         apart = np.linalg.norm(self.embedder.embed(drawn) - self.embedder.embed(samples[asked]), axis=1)
-        texts, failed = texts_of(drawn), []
+        texts, failed = self.wording(drawn), []
         for number, index in enumerate(copies):
             own = slice(number * DRAWS, (number + 1) * DRAWS)
             nearest_first = number * DRAWS + np.argsort(apart[own], kind="stable")

@@ -14,11 +14,12 @@ from gape.privacy.ledger import MOST_RELEASES
 class Plan:
     """The parameters of a run: all public, and everything that its privacy depends on.
 
-    `sigma` is derived from epsilon, delta, rounds, neighbours and votes_per_unit unless it is given. In each round
+    `sigma` is derived from epsilon, delta, neighbours and the counts per unit unless it is given. In each round
     every one of the `samples` gets `copies` variations at each of the `scales` (the paper's s^2), and with `keep` it
     stays a candidate itself. A record votes for its `votes_per_record` nearest candidates, and a privacy unit casts at
     most `votes_per_unit` votes in total. Without `vary_start` the initial samples themselves are the candidates of the
-    first round, so `initial` should then be as large as the number of candidates of a round.
+    first round, so `initial` should then be as large as the number of candidates of a round. With a survey there may be
+    no rounds: the samples are then those that the survey leads to.
     """
 
     epsilon: float
@@ -35,14 +36,17 @@ class Plan:
     votes_per_record: int = 1
     seed: int = 0
     sigma: float = -1.0  # -1 means the value that `noise_scale` returns
+    answers: tuple[int, ...] = ()  # per unit, to each release of a survey before the first round
 
     def __post_init__(self) -> None:
         if self.rounds > MOST_RELEASES:
             raise InputError(f"rounds must be at most {MOST_RELEASES:,}, got {self.rounds}; use fewer rounds")
         for name in ("rounds", "samples", "copies", "votes_per_unit", "votes_per_record"):
-            value = getattr(self, name)
-            if value != int(value) or value < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, got {value}; use 1 or more")
+            value, least = getattr(self, name), int(name != "rounds" or not self.answers)
+            if value != int(value) or value < least:
+                raise InputError(f"{name} must be a whole number of at least {least}, got {value}; use {least} or more")
+        if any(answers != int(answers) or answers < 1 for answers in self.answers):
+            raise InputError(f"answers must be whole numbers of at least 1, got {self.answers}; leave out the others")
         if self.votes_per_unit % self.votes_per_record:
             raise InputError(
                 f"votes_per_unit must be a multiple of votes_per_record, {self.votes_per_record}, got "
@@ -55,14 +59,15 @@ class Plan:
         for name in ("epsilon", "delta", "sigma"):
             object.__setattr__(self, name, float(getattr(self, name)))  # numpy's scalars do not write as JSON
         object.__setattr__(self, "scales", tuple(float(scale) for scale in self.scales))
+        object.__setattr__(self, "answers", tuple(int(answers) for answers in self.answers))
         object.__setattr__(self, "initial", self.initial or self.samples)
         if self.sigma < 0:
             sigma = noise_scale(
                 self.epsilon,
                 self.delta,
-                self.rounds,
+                1 if self.answers else self.rounds,
                 neighbours=self.neighbours,
-                votes_per_unit=self.votes_per_unit,
+                votes_per_unit=self.counted if self.answers else self.votes_per_unit,
             )
             object.__setattr__(self, "sigma", sigma)
 
@@ -72,9 +77,19 @@ class Plan:
         return Release(self.sigma, self.neighbours, self.votes_per_unit)
 
     @property
+    def survey(self) -> tuple[Release, ...]:
+        """The releases of the survey, before the first round."""
+        return tuple(Release(self.sigma, self.neighbours, answers) for answers in self.answers)
+
+    @property
     def releases(self) -> tuple[Release, ...]:
-        """All releases of the run."""
-        return (self.release,) * self.rounds
+        """All releases of the run, in their order."""
+        return (*self.survey, *(self.release,) * self.rounds)
+
+    @property
+    def counted(self) -> int:
+        """The largest number of counts that one unit adds to, over all releases. All of them have the same noise."""
+        return sum(self.answers) + self.rounds * self.votes_per_unit
 
     @property
     def candidates(self) -> int:
@@ -92,4 +107,5 @@ class Plan:
         """Return this plan with more rounds at the same noise. Its epsilon is the cost of all rounds."""
         if rounds < self.rounds:
             raise InputError(f"a plan of {self.rounds} rounds cannot be extended to {rounds}; give a larger number")
-        return replace(self, rounds=rounds, epsilon=spent((self.release,) * rounds, self.delta))
+        longer = (*self.survey, *(self.release,) * rounds)
+        return replace(self, rounds=rounds, epsilon=spent(longer, self.delta))

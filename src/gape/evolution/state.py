@@ -24,4 +24,5 @@ class State:
     proposal: Proposal | None = None  # V(t+1)
     votes: NoisyVotes | None = None  # of round t; None before the first round
     selection: Selection | None = None  # of round t, into V(t)
+    answers: tuple[NoisyVotes, ...] = ()  # noisy, to each release of the survey; with the first state only
     believed: Floats | None = None  # votes that each member of S(t) is believed to have, if the selector remembers them

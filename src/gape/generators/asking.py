@@ -143,8 +143,8 @@ def read_answer(prompts: Prompts, request: Request, fewest: int, completion: Com
 
 
 def _retried(request: Request, attempt: int) -> Request:
-    """Return the request of the given attempt: the same with a seed derived from (seed, attempt)."""
+    """Return the request of the given attempt: the same with a seed derived from (seed, attempt), and in plain text."""
     if attempt == 0:
         return request
     state = np.random.SeedSequence([request.seed, attempt]).generate_state(1)
-    return replace(request, seed=int(state[0]) % 2**31)
+    return replace(request, seed=int(state[0]) % 2**31, schema=None)

@@ -77,6 +77,21 @@ class LabelledGenerator:
             varied["text"][members] = texts
         return varied
 
+    def vary_to(
+        self, samples: Samples, scales: Floats, wanted: Sequence[Mapping[str, str]], rng: np.random.Generator
+    ) -> Samples:
+        """Write a variation of each sample that has the wanted label, and a new text instead of any other."""
+        _check_samples(samples)
+        labels = [next(iter(cells.values())) for cells in wanted]
+        same = samples["label"] == np.array(labels, dtype=object)
+        written = labelled(labels, samples["text"])
+        written[same] = self.vary(samples[same], scales[same], rng)
+        for label in dict.fromkeys(labels):
+            others = np.array([own == label for own in labels]) & ~same
+            if others.any():
+                written["text"][others] = self.generators[label].random(int(others.sum()), rng)
+        return written
+
 
 @dataclass(frozen=True)
 class LabelledEmbedder:

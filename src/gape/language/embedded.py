@@ -11,6 +11,9 @@ from typing import Any
 
 from gape._support.parallel import cores
 from gape.core.errors import InputError
+from gape.language.chat import chat_of
+from gape.language.faster import in_fast_format
+from gape.language.gguf import read_header
 from gape.language.request import Completion, Request
 from gape.language.row import ends_sentence
 
@@ -20,7 +23,10 @@ _TOKENS_AT_ONCE = 128  # prompt tokens per step of an engine; its working memory
 
 
 class EmbeddedModel:
-    """A GGUF model with the ChatML template, such as SmolLM2, run by llama.cpp. Nothing leaves this machine.
+    """A GGUF model, such as SmolLM2, run by llama.cpp. Nothing leaves this machine.
+
+    An instruction-tuned model is asked by the chat template in its file. A base model, whose file has none, continues a
+    text that begins with the prompt, up to the next empty line.
 
     The same request gets the same text up to rounding. Rounding can depend on the other requests answered at the same
     time, and now and then changes a token and those after it. Cached prompts are not reused, because that would make
@@ -33,7 +39,7 @@ class EmbeddedModel:
         self,
         file: Path,
         *,
-        system: str = "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
+        system: str | None = None,
         top_k: int = 50,
         top_p: float = 0.95,
         min_p: float = 0.02,
@@ -41,7 +47,7 @@ class EmbeddedModel:
         slots: int = 8,
         context: int = 1024,
     ) -> None:
-        """Load the model in `file`, for instance `fetch(SMOLLM2)`. With an empty `system` there is no system turn.
+        """Load the model in `file`, for instance `fetch(SMOLLM2)`. Without `system`, its template decides on that turn.
 
         Sampling first makes tokens among the last 64 less likely by `repeat_penalty`. Before the temperature is
         applied, it keeps the `top_k` likeliest tokens, of these the `top_p` of the probability mass, and of these the
@@ -52,13 +58,15 @@ class EmbeddedModel:
             raise InputError(f"there is no model file {file}; fetch one with `gape models fetch`, or choose another")
         if slots < 1 or context < 1:
             raise InputError(f"slots and context must be at least 1, got {slots} and {context}; use 8 and 1024")
-        self._system, self._slots = system, slots
+        self._chat, self._slots = chat_of(read_header(file), system), slots
         self._sampling = {"top_k": top_k, "top_p": top_p, "min_p": min_p, "repeat_penalty": repeat_penalty}
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()[:12]
         settings = ", ".join(f"{key}={value}" for key, value in self._sampling.items())
-        self._name = f"gguf {digest} ({settings}, system={system!r})"
-        self._engines = _start(file, slots, context)
+        fast = in_fast_format(file, digest)
+        weights = digest if fast == file else f"{digest} as Q8_0"
+        self._name = f"gguf {weights} ({settings}, system={system!r})"
+        self._engines = _start(fast, slots, context)
         self._free: SimpleQueue[Any] = SimpleQueue()  # contains an engine once for each of its idle slots
         for engine in self._engines * slots:
             self._free.put(engine)
@@ -98,7 +106,8 @@ class EmbeddedModel:
             return complete or stop.is_set()
 
         parameters = {
-            "prompt": self._chat(request.prompt) + opening,
+            "prompt": self._chat.around(request.prompt) + opening,
+            "stop": list(self._chat.stops),
             "n_predict": request.max_tokens,
             "temperature": request.temperature,
             "seed": request.seed % _SEEDS,
@@ -121,11 +130,6 @@ class EmbeddedModel:
             completion_tokens=written(last),
             finished=last["choices"][0]["finish_reason"] == "stop",
         )
-
-    def _chat(self, prompt: str) -> str:
-        """Apply the model's chat template to one turn of the user, up to the start of the answer."""
-        system = f"<|im_start|>system\n{self._system}<|im_end|>\n" if self._system else ""
-        return f"{system}<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
 
 
 def written(piece: dict[str, Any]) -> int:

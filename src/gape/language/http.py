@@ -72,6 +72,7 @@ class Job(Generic[T]):
     kind: str = "application/json"  # content type of the body
     parse: Callable[[bytes], Any] = json.loads
     missing: str = ""  # what status 404 means, after the address; by default that the model or the address is wrong
+    otherwise: "Job[T] | None" = None  # a simpler job, sent instead if the service refuses this one
 
     @property
     def content(self) -> bytes | None:
@@ -102,6 +103,7 @@ class Endpoint:
     base_url: str = "https://api.openai.com/v1"
     key_variable: str = "OPENAI_API_KEY"  # name of the environment variable with the key
     key_file: str | None = None  # file with the key instead, which nobody else may read
+    api_version: str | None = None  # of Azure OpenAI, whose requests carry it, and the key in a header of its own
     concurrency: int = 16  # maximum number of requests in flight
     timeout: float = 120.0  # seconds per attempt
     attempts: int = 8  # per request
@@ -118,6 +120,8 @@ class Endpoint:
     def __post_init__(self) -> None:
         _check_url(self.base_url)
         self.base_url = self.base_url.rstrip("/")
+        if self.api_version is not None and not re.fullmatch(r"[\w.-]{1,40}", self.api_version):
+            raise InputError(f"api_version must be a date like 2024-10-21, got {self.api_version!r:.60}; correct it")
         if not self.model:
             raise InputError("model must be the name of a model, got an empty string; give the name")
         for name in ("concurrency", "attempts", "patience"):
@@ -177,6 +181,8 @@ class Endpoint:
             except Refused as refusal:
                 if refusal.harmless:
                     return None
+                if job.otherwise is not None:
+                    return await self._answer(client, path, job.otherwise)
                 reason = str(refusal)
                 break
             except Again as again:
@@ -272,7 +278,8 @@ class Endpoint:
 
     def _client(self) -> httpx.AsyncClient:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=self.concurrency)
-        client = httpx.AsyncClient(limits=limits, timeout=None)  # noqa: S113  (see fail_after)
+        version = {} if self.api_version is None else {"api-version": self.api_version}
+        client = httpx.AsyncClient(limits=limits, timeout=None, params=version)  # noqa: S113  (see fail_after)
         client.headers["Accept-Encoding"] = "identity"  # compressed data could unpack to any size
         if self._key():
             # Checked here, because HTTP libraries quote a header that they cannot send. The key is not kept in a
@@ -282,7 +289,10 @@ class Endpoint:
                     f"{self._key_source} contains spaces, line ends or characters beyond ASCII, which no key has; set "
                     "it again"
                 )
-            client.headers["Authorization"] = f"Bearer {self._key()}"
+            if self.api_version is None:
+                client.headers["Authorization"] = f"Bearer {self._key()}"
+            else:
+                client.headers["api-key"] = self._key()
         return client
 
     @property

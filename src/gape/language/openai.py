@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -68,7 +68,13 @@ class OpenAIModel(Endpoint):
         most = Tokens(len(request.prompt.encode(errors="replace")) + _TEMPLATE_TOKENS, request.max_tokens)
         longest = request.max_tokens * _LONGEST_TOKEN
         given = {name: value for name, value in body.items() if value is not None}
-        return Job(given, most, _AROUND + _AS_JSON * longest, partial(_read, longest))
+        job = Job(given, most, _AROUND + _AS_JSON * longest, partial(_read, longest))
+        if request.schema is None:
+            return job
+        answer = {"name": "answer", "strict": True, "schema": json.loads(request.schema)}
+        return replace(
+            job, body=given | {"response_format": {"type": "json_schema", "json_schema": answer}}, otherwise=job
+        )
 
 
 def _read(longest: int, content: Any, used: Tokens) -> Completion:

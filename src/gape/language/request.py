@@ -15,6 +15,7 @@ class Request:
     temperature: float = 1.0
     seed: int = 0  # the same request with another seed is a different request
     enough: int | None = None  # tokens after which the answer may stop at the end of a sentence, if the model can
+    schema: str | None = None  # JSON schema of the answer, for services that can keep to one; others answer as usual
 
 
 @dataclass(frozen=True)

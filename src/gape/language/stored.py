@@ -81,7 +81,9 @@ class Stored:
         self._finalizer()  # now: later it would run in whichever thread collects garbage, which SQLite refuses
 
     def _key(self, request: Request) -> bytes:
-        return hashlib.sha256(json.dumps([self.name, vars(request)], sort_keys=True).encode()).digest()
+        # Without a schema, a request has the key that it had before there were any.
+        asked = {name: value for name, value in vars(request).items() if name != "schema" or value is not None}
+        return hashlib.sha256(json.dumps([self.name, asked], sort_keys=True).encode()).digest()
 
     def _load(self, keys: list[bytes]) -> dict[bytes, Completion]:
         query = f"SELECT key, completion FROM answers WHERE key IN ({', '.join('?' * len(keys))})"  # noqa: S608  (marks)

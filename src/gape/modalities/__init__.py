@@ -4,11 +4,11 @@ Errors, descriptions and reprs made here never contain the content of a cell: ro
 their type, and columns, which are metadata, by their names. Reading executes nothing: no format here holds code.
 """
 
-from gape.modalities.base import Columns, Modality, contents_of, keys
+from gape.modalities.base import Columns, Modality, Rehearsal, contents_of, keys
 from gape.modalities.images import Images, load_images
 from gape.modalities.mixed import Mixed
 from gape.modalities.records import Records
-from gape.modalities.registry import is_part, kind_named, modality, modality_of, register, usual_modality
+from gape.modalities.registry import is_part, kind_named, known_kinds, modality, modality_of, register, usual_modality
 from gape.modalities.rows import Rows, Schema, load_rows
 from gape.modalities.text import Text, load_texts
 from gape.modalities.vectors import Vectors
@@ -19,6 +19,7 @@ __all__ = [
     "Mixed",
     "Modality",
     "Records",
+    "Rehearsal",
     "Rows",
     "Schema",
     "Text",
@@ -27,6 +28,7 @@ __all__ = [
     "is_part",
     "keys",
     "kind_named",
+    "known_kinds",
     "load_images",
     "load_rows",
     "load_texts",

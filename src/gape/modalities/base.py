@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from gape.core.errors import InputError
-from gape.core.protocols import Embedder, Generator
-from gape.core.types import Points, Samples
+from gape.core.protocols import Embedder, Generator, SurveyGenerator
+from gape.core.types import Points, Samples, texts_of
 from gape.generators.prompted import PromptedText
 from gape.generators.resampled import ResampledText
 from gape.metrics.measure import Measure, Scoring
@@ -37,6 +37,16 @@ class Columns:
     text: str | None = None
     label: str | None = None
     user: str | None = None
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A survey of made-up records. `one` and `other` are records, (1,), that differ in everything that is asked."""
+
+    survey: SurveyGenerator
+    records: Samples
+    one: Samples
+    other: Samples
 
 
 class Modality:
@@ -64,13 +74,16 @@ class Modality:
     own_embedders: ClassVar[Mapping[str, str]] = {}
     scales: ClassVar[tuple[float, ...]] = (1.0,)  # of the variations, for the modality's own generators
 
+    surveyed: ClassVar[bool] = False  # whether records can answer a survey before the first round
     has_words: ClassVar[bool] = False  # whether near copies are recognised by the words that records share
+    plain_texts: ClassVar[bool] = False  # whether a record is a text and nothing else
     on_workers: ClassVar[bool] = False  # whether the workers of a cluster can read it
     on_disk: ClassVar[bool] = False  # whether `gape embed` can read it
     per_second: ClassVar[float | None] = None  # samples that a round processes per second; None if models set the pace
 
     written_by: ClassVar[str] = ""  # its own generator, in words
     compared_by: ClassVar[str] = ""  # its own embedder, in words
+    caution: ClassVar[str] = ""  # how a measure can mislead
     copied: ClassVar[str] = "exactly"  # in which sense a copied sample equals a record
 
     def __init__(self, schema: str | Path | None = None) -> None:
@@ -131,6 +144,15 @@ class Modality:
     def generator(self) -> Generator:
         """Return the modality's own generator."""
         raise InputError(f"there is no built-in generator of {self.nouns}; set up the run in Python")
+
+    def survey_generator(self) -> SurveyGenerator:
+        """Return the generator that asks the records public questions before it writes."""
+        raise InputError(f"{self.nouns} answer no survey; leave it out")
+
+    @classmethod
+    def rehearsal(cls) -> Rehearsal | None:
+        """Return a survey of made-up records, which audits try; None if records of this kind answer none."""
+        return None
 
     def embedder(self) -> Embedder:
         """Return the modality's own embedder."""
@@ -215,6 +237,14 @@ class Modality:
         """Return the published samples as one file each, by their paths, for `gape export --format folder`."""
         raise InputError(f"{self.nouns} are not exported as a folder of files; use csv, jsonl, parquet or hf")
 
+    def wording(self, samples: Samples) -> list[str]:
+        """Return the words of each sample, by which near copies are recognised; empty if it has none."""
+        return texts_of(samples)
+
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        """Return the possible values of each column that has a list of them."""
+        return {}
+
     # Measures, which use private records and are therefore not private
 
     def labels(self, samples: Samples, label: str | None) -> Samples | None:
@@ -228,6 +258,12 @@ class Modality:
     def measures(self, real: Samples, synthetic: Samples, scoring: Scoring) -> Groups:
         """Compare the content of samples with that of real records."""
         return {}
+
+    def agreement(
+        self, real: tuple[Samples, Points], synthetic: tuple[Samples, Points], scoring: Scoring
+    ) -> tuple[Measure, ...]:
+        """Measure how well the parts of synthetic records go together, compared with those of real ones."""
+        return ()
 
     def usefulness(
         self, tested: Samples, synthetic: Samples, start: Samples, records: Samples, scoring: Scoring

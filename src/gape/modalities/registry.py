@@ -38,6 +38,11 @@ def register(kind: type[Modality]) -> type[Modality]:
     return kind
 
 
+def known_kinds() -> tuple[type[Modality], ...]:
+    """Return the modalities of this package, and those that were registered or loaded."""
+    return tuple(_KNOWN.values())
+
+
 def kind_named(name: str) -> type[Modality]:
     """Return the modality of this name."""
     if name not in _KNOWN:

@@ -12,6 +12,7 @@ The file contains a salted fingerprint of the dataset, never its content, and no
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import secrets
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 
@@ -187,6 +188,13 @@ class Ledger:
             # Corrupt rows must not look cheap: `Release` refuses impossible numbers.
             return tuple(Release(float(sigma), neighbours, int(votes)) for sigma, votes in rows)
 
+    def surveyed(self, run: str) -> int:
+        """Return how many of a run's releases are answers to a survey: those before its first round."""
+        query = "SELECT count(*) FROM releases WHERE run = ? AND round <= 0"
+        with self._usable():
+            (count,) = self._database.execute(query, (run,)).fetchone()
+        return int(count)
+
     def secure(self, run: str) -> bool:
         """Whether all noise that this run has used was secure, and nothing of the data was used without any."""
         query = "SELECT min(secure) FROM releases WHERE run = ?"
@@ -215,8 +223,8 @@ class Ledger:
 
         Without this, runs that start together would each spend part of the budget, and none could finish.
         """
-        first = planned[0]
-        needs = {"releases": len(planned), "sigma": first.sigma, "votes_per_unit": first.votes_per_unit}
+        alike = itertools.groupby((release.sigma, release.votes_per_unit) for release in planned)
+        needs = {"planned": [[len(list(same)), *release] for release, same in alike]}
         with self._transaction():
             self.require(run, planned)
             self._set_facts(**{_UNDER_WAY + run: json.dumps({**needs, "lock": str(lock.absolute())})})
@@ -230,15 +238,24 @@ class Ledger:
                 if other in {name, run}:
                     continue
                 needs = json.loads(value)
-                lock, count = Path(needs["lock"]), min(int(needs["releases"]), MOST_RELEASES)
-                release = Release(float(needs["sigma"]), self.budget.neighbours, int(needs["votes_per_unit"]))
+                lock = Path(needs["lock"])
+                planned = self._planned(needs)
             except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
                 raise RunError(
                     f"the ledger {self.path} has a damaged entry for a run in progress; restore it from a backup"
                 ) from None
             if is_locked(lock):
-                needed += [release] * (count - len(self.releases(other)))
+                needed += planned[len(self.releases(other)) :]
         return tuple(needed)
+
+    def _planned(self, needs: dict[str, Any]) -> list[Release]:
+        """Return the planned releases of a run in progress, also as older versions wrote them."""
+        alike = needs.get("planned") or [[needs["releases"], needs["sigma"], needs["votes_per_unit"]]]
+        planned: list[Release] = []
+        for count, sigma, votes in alike:
+            release = Release(float(sigma), self.budget.neighbours, int(votes))
+            planned += [release] * min(int(count), MOST_RELEASES - len(planned))
+        return planned
 
     def stored(self, run: str, turn: int, candidates: str) -> NoisyVotes | None:
         """Return the noisy votes that this run has already paid for in this round, if any."""

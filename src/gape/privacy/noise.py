@@ -55,7 +55,7 @@ class SeededNoise:
             raise InputError(f"seeded noise needs sigma below 800,000, got {sigma:g}; use SecureNoise")
         support = np.arange(-reach, reach + 1)
         law = np.exp(-(support**2) / (2 * sigma * sigma))
-        rng = np.random.default_rng([self.seed, turn])
+        rng = np.random.default_rng([self.seed, turn] if turn > 0 else [self.seed, -turn, *b"survey"])
         drawn = np.searchsorted(np.cumsum(law) / law.sum(), rng.random(len(counts)))
         return counts + support[np.minimum(drawn, 2 * reach)]
 

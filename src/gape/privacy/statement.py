@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gape._support.html import as_paragraph
-from gape.privacy.accounting import Neighbours, spent, stated
+from gape.privacy.accounting import Neighbours, Release, spent, stated
 from gape.privacy.ledger import Account
 
 _RELATIONS: dict[Neighbours, tuple[str, str]] = {
@@ -36,6 +36,14 @@ class PrivacyStatement:
     secure_noise: bool
     dataset_epsilon: float  # of all releases about the dataset in its ledger
     ledger: str = ""  # the beginning of that ledger's id; empty if none was kept
+    answers: tuple[int, ...] = ()  # per unit, to each release of a survey; these come before the votes
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """All releases of the run, in their order."""
+        counts = (*self.answers, *[self.votes_per_unit] * (len(self.sigma) - len(self.answers)))
+        pairs = zip(self.sigma, counts[: len(self.sigma)], strict=True)
+        return tuple(Release(sigma, self.neighbours, count) for sigma, count in pairs)
 
     @property
     def headline(self) -> str:
@@ -68,6 +76,20 @@ class PrivacyStatement:
             f"{stated(self.dataset_epsilon)} at the same delta; releases that it does not record would add to that."
         )
 
+    @property
+    def _mechanism(self) -> str:
+        """The releases in words."""
+        rounds = len(self.sigma) - len(self.answers)
+        votes = "one vote" if self.votes_per_unit == 1 else f"{self.votes_per_unit} votes"
+        cast = f"{_adaptive(rounds)} of nearest-candidate votes, at most {votes} per {self.unit} and release"
+        if not self.answers:
+            return cast
+        asked = (
+            f"{_adaptive(len(self.answers))} of the answers to public questions, at most {sum(self.answers)} answers "
+            f"per {self.unit} in total"
+        )
+        return f"{asked}, and {cast}" if rounds else asked
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         return as_paragraph(self.text(), alarming=not self.private)
@@ -84,24 +106,26 @@ class PrivacyStatement:
         relation = relation_in_words(self.neighbours, self.unit)
         scales = sorted(set(self.sigma))
         sigma = " and ".join(f"{scale:g}" for scale in scales)
-        votes = "one vote" if self.votes_per_unit == 1 else f"{self.votes_per_unit} votes"
         epsilon, delta = map(stated, (self.epsilon, self.delta))
         # Under "add_remove" neighbours differ in the number of units, so it is not public.
         counted = f"the number of {self.unit}s, " if self.neighbours == "replace" else ""
-        releases = "one release" if len(self.sigma) == 1 else f"{len(self.sigma)} adaptive releases"
         return (
             f"This synthetic dataset is ({epsilon}, {delta})-differentially private: {relation} in the private data "
             f"makes no outcome more likely than e^{epsilon} times what it was, plus {delta}. "
-            f"Mechanism: {releases} of nearest-candidate votes, at most {votes} per "
-            f"{self.unit} and release, with discrete Gaussian noise of scale {sigma} from a secure source. All else is "
-            f"post-processing. {self._together} Taken as public: {counted}the settings of the run, the generator and "
-            "the embedding model."
+            f"Mechanism: {self._mechanism}, with discrete Gaussian noise of scale {sigma} from a secure source. "
+            f"All else is post-processing. {self._together} Taken as public: {counted}the settings of the run, the "
+            "generator and the embedding model."
         )
+
+
+def _adaptive(releases: int) -> str:
+    return "one release" if releases == 1 else f"{releases} adaptive releases"
 
 
 def privacy_statement(account: Account, delta: float, unit: str) -> PrivacyStatement:
     """State what the releases of a run cost, from the ledger."""
     releases = account.ledger.releases(account.run)
+    surveyed = account.ledger.surveyed(account.run)
     epsilon = spent(releases, delta)
     secure = account.ledger.secure(account.run)
     return PrivacyStatement(
@@ -111,7 +135,8 @@ def privacy_statement(account: Account, delta: float, unit: str) -> PrivacyState
         neighbours=account.ledger.budget.neighbours,
         unit=unit,
         sigma=tuple(release.sigma for release in releases),
-        votes_per_unit=max((release.votes_per_unit for release in releases), default=1),
+        votes_per_unit=max((release.votes_per_unit for release in releases[surveyed:]), default=1),
+        answers=tuple(release.votes_per_unit for release in releases[:surveyed]),
         secure_noise=secure,
         dataset_epsilon=account.ledger.total(delta),
         ledger=account.ledger.mark,

@@ -8,7 +8,7 @@ import re
 from gape.language.stored import stored_tokens
 from gape.metrics.repetition import Repetition
 from gape.modalities import Modality
-from gape.privacy.accounting import Release, spent, stated
+from gape.privacy.accounting import spent, stated
 from gape.privacy.statement import relation_in_words
 from gape.report.words import embedder_name
 from gape.runs.folder.layout import Layout
@@ -33,8 +33,7 @@ def epsilon_of(record: RunRecord) -> float:
     statement, plan = record.statement, record.plan
     if statement is not None:
         return statement.epsilon if statement.private else math.inf
-    release = Release(record.sigma, plan.neighbours, plan.votes_per_unit)
-    return max(plan.epsilon, spent([release] * plan.rounds, plan.delta))
+    return max(plan.epsilon, spent(plan.releases, plan.delta))
 
 
 def is_private(record: RunRecord) -> bool:
@@ -86,9 +85,15 @@ def guarantee(record: RunRecord) -> dict[str, str]:
         "Neighbouring relation": relation_in_words(plan.neighbours, unit, named=True),
         "Mechanism": "Nearest-candidate votes with discrete Gaussian noise. Each record votes for the "
         f"{nearest} nearest to it in the embedding, and noise is added to each count before anything else uses it.",
-        "Noise": f"sigma {plan.sigma:.4g} votes, in each of {plan.rounds} releases",
+        "Noise": f"sigma {plan.sigma:.4g} votes, in each of {len(plan.releases)} releases",
         f"Votes per {unit}": f"at most {plan.votes_per_unit} per release",
     }
+    if plan.answers:
+        asked = f"at most {sum(plan.answers)} in {len(plan.answers)} releases before the first round"
+        terms[f"Answers per {unit} to public questions"] = asked
+    if plan.answers and not plan.rounds:
+        terms["Mechanism"] = "Noisy answers to public questions, with discrete Gaussian noise on each count."
+        del terms[f"Votes per {unit}"]
     if record.statement is not None:
         terms["Noise source"] = "the operating system's secure generator; no seed exists"
         terms["All releases about the data"] = record.statement.in_total
@@ -179,7 +184,7 @@ def _scientific(number: float) -> str:
 def _text_settings(settings: Settings, modality: Modality) -> dict[str, str]:
     kind, _, name = settings.generator.partition(":")
     generators = {
-        "embedded": "SmolLM2-135M-Instruct, on this machine",
+        "embedded": f"{name.rsplit('/', 1)[-1] or 'SmolLM2-135M-Instruct'}, on this machine",
         "corpus": f"none: {modality.nouns} from a public corpus",
         str(modality.defaults.get("generator", modality.name)): modality.written_by or "that of the modality",
     }

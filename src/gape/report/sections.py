@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from gape.metrics.repetition import repetition
-from gape.modalities import contents_of
 from gape.report import charts, facts, words
 from gape.report.lineage import Lineage
 from gape.report.regions import Region, Regions
@@ -188,7 +187,7 @@ def _diversity(record: RunRecord) -> View | None:
     if not record.modality.has_words:
         return None
     last = record.samples(record.last)
-    measured = repetition(contents_of(last).tolist())
+    measured = repetition(record.modality.wording(last))
     lines = [
         charts.Line("lineages", [float(len(sizes)) for sizes in record.families], "l2"),
         charts.Line("largest", [float(sizes[0]) for sizes in record.families], "l3 dashed"),

@@ -30,6 +30,7 @@ LEAST_SIGNAL = 1 / 3  # votes of a typical candidate over sigma
 NO_SIGNAL = 0.03  # between 0.09, which selection could follow, and 0.01, which it could not
 FEWEST_SAMPLES, MOST_SAMPLES = 10, 2000
 FEWEST_UNITS = 100
+LARGEST_CELL = 0.25  # share of the records at three times the noise of a survey
 
 # Number of candidates that a record votes for: see votes_against.
 VOTES_PER_NOISE, FEWEST_VOTES, MOST_VOTES = 4.0, 2, 64
@@ -126,6 +127,8 @@ def votes_against(noise: float, votes: int, candidates: int, *, kinds: int = 1) 
 
 def calls_of(plan: Plan) -> tuple[int, ...]:
     """Return the number of texts that the generator writes at the start and before each round."""
+    if not plan.rounds:
+        return (plan.initial,)
     variations = len(plan.scales) * plan.copies
     first = plan.initial * variations if plan.vary_start else 0
     return (plan.initial, first, *[plan.samples * variations] * (plan.rounds - 1))
@@ -176,10 +179,25 @@ def _tokens(first: int, varied: int, writer: WritingFigures) -> tuple[int, int]:
     return round(prompt), round(first * text + varied * text * writer.rewritten)
 
 
+def _survey_remarks(plan: Plan, units: int) -> list[str]:
+    """Say how fine a survey without rounds can be."""
+    share = 3 * plan.sigma / units
+    remarks = [
+        f"A count of one question has noise of {plan.sigma:.3g}: cells of less than {share:.1%} of the records drown."
+    ]
+    if share > LARGEST_CELL:
+        remarks.append("That is little: the rows will hardly follow the data. Use more epsilon, or fewer columns.")
+    if plan.delta > 1 / units:
+        remarks.append(f"delta {plan.delta:.2g} is above 1/n, which allows publishing a record. Use a smaller one.")
+    return remarks
+
+
 def _remarks(plan: Plan, units: int, votes: float, signal: float, suggested: int) -> list[str]:
     """Say what is wrong with a plan and what would be better."""
     if plan.sigma == 0:
         return ["There is no noise: the result is NOT PRIVATE and must not be published."]
+    if not plan.rounds:
+        return _survey_remarks(plan, units)
     remarks = [
         f"A typical candidate gets {votes:.2g} votes under noise of {plan.sigma:.3g}: a signal of {signal:.2g} sigma."
     ]

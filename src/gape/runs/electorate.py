@@ -33,7 +33,13 @@ class TextElectorate(LocalElectorate):
     def __init__(self, records: Records, points: Points, votes_per_unit: int = 1, votes_per_record: int = 1) -> None:
         """Hold `points`, (n, d), of the records."""
         units = None if records.users is None else records.users.tolist()
-        super().__init__(points, units=units, votes_per_unit=votes_per_unit, votes_per_record=votes_per_record)
+        super().__init__(
+            points,
+            units=units,
+            votes_per_unit=votes_per_unit,
+            votes_per_record=votes_per_record,
+            content=records.content,
+        )
         self._of = records
 
     def fingerprint(self, salt: bytes) -> str:
@@ -138,7 +144,9 @@ def make_electorate(
         return StreamedElectorate(
             private, votes_per_unit=votes[0], votes_per_record=per_record, marks=_marks(settings, private)
         )
-    if settings.labels is None or private.labels is None:
+    if not settings.rounds:  # records answer a survey and never vote
+        points = np.zeros((len(private), 1), dtype=np.float32)
+    elif settings.labels is None or private.labels is None:
         points = embedder.embed(private.content)
     else:
         points = LabelledEmbedder(embedder, settings.labels).embed(labelled(private.labels, private.content))

@@ -30,6 +30,7 @@ def _text_embedder(settings: Settings, kind: str) -> Embedder:
             base_url=settings.embedder_base_url or settings.base_url,
             key_variable=settings.embedder_key_variable or settings.key_variable,
             key_file=None if settings.embedder_key_variable else settings.key_file,
+            api_version=settings.api_version if settings.embedder_base_url is None else None,
             concurrency=settings.concurrency,
             timeout=settings.timeout,
             private_text_may_leave=settings.private_text_may_leave,

@@ -16,6 +16,7 @@ from gape._support.files import locked, read_json, write_json
 from gape.core.errors import InputError, RunError
 from gape.core.types import Points, as_samples
 from gape.embedders.privacy import require_private_embedding
+from gape.modalities import Columns
 from gape.modalities.records import choose_columns, name_readers, open_table, record_text
 from gape.modalities.tables import reading, shown
 from gape.runs.embedder import make_embedder
@@ -46,7 +47,12 @@ def embed_texts(
     so far.
     """
     path, settings = Path(folder), settings.anchored()
-    rows = _text_rows(settings, source) if vectors is None else _vector_rows(settings, vectors)
+    if not settings.records.on_disk or (vectors is not None and not settings.records.plain_texts):
+        raise InputError(
+            f"{settings.records.nouns} of the modality {settings.modality} are embedded by each run, and not into a "
+            "folder; run on the data itself"
+        )
+    rows = _rows(settings, source) if vectors is None else _vector_rows(settings, vectors)
     embedder = make_embedder(settings)
     if rows.width is None:
         require_private_embedding(embedder)
@@ -114,10 +120,28 @@ class _Rows:
     width: int | None = None  # of the vectors, if they are known already
 
 
-def _text_rows(settings: Settings, source: object) -> _Rows:
-    """Read what `load_texts` reads, without holding all of it in memory."""
+def _rows(settings: Settings, source: object) -> _Rows:
+    """Read the records of any modality that can be on disk."""
     if source is None and not settings.data:
         raise InputError("there is no data; name a file of private texts")
+    return _text_rows(settings, source) if settings.records.plain_texts else _whole_rows(settings, source)
+
+
+def _whole_rows(settings: Settings, source: object) -> _Rows:
+    """Read rows with texts. They are held in memory until all are embedded."""
+    records = settings.records.read(settings.data if source is None else source, Columns(user=settings.user))
+
+    def batches() -> Iterator[_Batch]:
+        for start in range(0, len(records), _TEXTS_AT_ONCE):
+            some = slice(start, start + _TEXTS_AT_ONCE)
+            users = None if records.users is None else records.users[some].tolist()
+            yield _Batch(list((records.contents or ())[some]), records.content[some].tolist(), None, users)
+
+    return _Rows(records.source, {"text": None, "label": None, "user": settings.user}, batches)
+
+
+def _text_rows(settings: Settings, source: object) -> _Rows:
+    """Read what `load_texts` reads, without holding all of it in memory."""
     table = open_table(settings.data if source is None else source)
     chosen = choose_columns(table, settings.text, settings.label, settings.user)
 

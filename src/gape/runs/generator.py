@@ -22,10 +22,10 @@ from gape.generators.prompted import PromptedText
 from gape.generators.prompts import Prompts, generic, load, topics_from_model
 from gape.generators.resampled import ResampledText
 from gape.language.embedded import EmbeddedModel
+from gape.language.locate import locate
 from gape.language.request import Completion, LanguageModel
 from gape.language.stored import Stored, stored_tokens
 from gape.language.watched import Watched
-from gape.language.weights import SMOLLM2, fetch
 from gape.runs.advice import TOKENS_PER_SECOND_PER_CORE, WritingFigures
 from gape.runs.settings import Settings
 
@@ -57,7 +57,7 @@ def make_model(
     if not writes(settings):
         return None
     if kind == "embedded":
-        return EmbeddedModel(fetch(SMOLLM2))
+        return EmbeddedModel(locate(name))
     if kind == "openai":
         return _service(settings, name, answers, waiting)
     return cast(LanguageModel, optional_part(kind)(name))
@@ -112,6 +112,8 @@ def make_generator(
     settings: Settings, model: LanguageModel | None, prompts: Prompts, embedder: Embedder | None
 ) -> Generator:
     """Return the generator, with one part per label if there are labels. A corpus needs the embedder."""
+    if settings.survey:
+        return settings.records.survey_generator()
     if settings.kind.owns(settings.generator):
         made = settings.records.make_generator
         if settings.labels is None:
@@ -145,7 +147,7 @@ def describe_writer(settings: Settings) -> WritingFigures:
         reads_sample=settings.variation == "rephrase",
         model=writes(settings),
         samples_per_second=settings.records.per_second,
-        tokens_per_second=TOKENS_PER_SECOND_PER_CORE * cores() if kind == "embedded" else None,
+        tokens_per_second=TOKENS_PER_SECOND_PER_CORE * cores() if settings.generator == "embedded" else None,
         concurrency=settings.concurrency if kind == "openai" and not settings.batch else None,
         prompt_price=settings.prices[0],
         completion_price=settings.prices[1],
@@ -220,6 +222,7 @@ def _service(settings: Settings, name: str, answers: Path, waiting: Callable[[in
         base_url=settings.base_url,
         key_variable=settings.key_variable,
         key_file=settings.key_file,
+        api_version=settings.api_version,
         concurrency=settings.concurrency,
         timeout=settings.timeout,
         prompt_price=settings.prompt_price,

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from gape.runs.selector import estimates_votes, remembers_votes
 from gape.runs.settings import Settings
 
+_SURVEY = (
+    "Noisy counts of columns and of pairs of columns, and rows that fit them; there are no rounds of Private Evolution."
+)
 _DEPARTS = "no theorem of the paper covers it"
 
 
@@ -21,6 +24,8 @@ class Method:
 
 def method_in_words(settings: Settings) -> Method:
     """Name the method that settings describe, and say in one sentence how it relates to the paper."""
+    if settings.survey and not settings.rounds:
+        return Method("Survey", _SURVEY)
     methods = {"gape": _default, "gape-paper": _paper, "ranking": _ranking, "subsampling": _subsampling}
     if settings.selector not in methods:
         return Method(settings.selector, "This version does not describe it.")

@@ -15,6 +15,8 @@ def anchored(name: str, value: Any) -> Any:
         return os.path.realpath(value)  # terminates even if links form a cycle
     kind, colon, file = str(value).partition(":")
     if name in {"generator", "embedder"}:
-        is_path = kind == "corpus" or (bool(file) and not kind.startswith("openai") and Path(file).exists())
+        if kind.startswith("openai") or file.startswith("hub:"):
+            return value
+        is_path = kind == "corpus" or file.endswith(".gguf") or (bool(file) and Path(file).exists())
         return f"{kind}{colon}{Path(file).absolute()}" if is_path else value
     return value if name == "prompts" and not value.endswith(".toml") else str(Path(value).absolute())

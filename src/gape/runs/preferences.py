@@ -34,7 +34,7 @@ def preferences(record: RunRecord) -> pa.Table:
     last but one, and so on, as long as the votes are apart by more than `CLEARLY` times the noise of a difference. The
     columns prompt, chosen and rejected are those that TRL trains on.
     """
-    of_texts = record.modality.has_words and record.start.dtype in {np.dtype(object), LABELLED}
+    of_texts = record.modality.plain_texts and record.start.dtype in {np.dtype(object), LABELLED}
     if record.settings is None or not of_texts:
         raise InputError(
             f"preferences are made from a run of texts by `gape run`, and {record.path} is not one; export it in "

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from gape._support.values import brief
 from gape.core.errors import PrivacyError
+from gape.language.locate import reaches_outside
 from gape.runs.settings import LOCAL, Settings
 
 Use: TypeAlias = Literal["generator", "embedder", "data", "ledger", "engine"]
@@ -57,11 +58,12 @@ def confined(folder: Path, stored: Settings, given: Mapping[str, Any], uses: Col
 
 
 def _by_generator(settings: Settings) -> list[str]:
-    kind = settings.generator.partition(":")[0]
+    kind, _, name = settings.generator.partition(":")
     prompts = ["prompts"] if settings.prompts is not None and settings.prompts.endswith(".toml") else []
     if kind == "openai":
         return ["base_url", *_key(settings), *prompts]
-    return ["generator", *prompts] if ":" in settings.generator else prompts
+    named = kind == "embedded" and not reaches_outside(name)  # a model of the catalogue, whose content is known
+    return ["generator", *prompts] if name and not named else prompts
 
 
 def _by_embedder(settings: Settings) -> list[str]:

@@ -7,13 +7,17 @@ from gape.core.errors import InputError, PrivacyError
 from gape.distributed.cluster import RayElectorate
 from gape.evolution.plan import Plan
 from gape.generators.prompts import load
+from gape.language.locate import check_name
 from gape.privacy.accounting import Neighbours
 from gape.runs.advice import samples_for, suitable_votes, usual_delta
 from gape.runs.electorate import Private, units_of
 from gape.runs.generator import generator_kind, kind_of, writes
+from gape.runs.presets import START
 from gape.runs.selector import varies_start, votes_suit_noise
-from gape.runs.settings import START, Settings
+from gape.runs.settings import Settings
 from gape.voting.store import VectorFolder
+
+MOST_SURVEYED = 10_000  # rows that fit a survey; `gape expand` makes more
 
 # Scales and copies of each way to vary a text: seven variations, because their number mattered most. Three of the
 # resampled ones are new texts like the sample, which can survive beside it; a new beginning and a new end of it can
@@ -36,18 +40,22 @@ def resolved(settings: Settings, private: Private) -> Settings:
     variation, scales, copies = variations_of(settings)
     units = units_of(private)
     delta = usual_delta(units) if settings.delta is None else settings.delta
-    samples = settings.samples or samples_for(
-        units,
-        _known(settings.epsilon),
-        delta,
-        settings.rounds,
-        len(scales) * copies + int(settings.keep),
-        neighbours=cast(Neighbours, settings.neighbours),
-        votes_per_unit=(settings.votes_per_unit or 1) // (settings.votes_per_record or 1) or 1,
+    samples = (
+        settings.samples
+        or _surveyed_rows(settings, units)
+        or samples_for(
+            units,
+            _known(settings.epsilon),
+            delta,
+            settings.rounds,
+            len(scales) * copies + int(settings.keep),
+            neighbours=cast(Neighbours, settings.neighbours),
+            votes_per_unit=(settings.votes_per_unit or 1) // (settings.votes_per_record or 1) or 1,
+        )
     )
     labels = _labels(settings, private)
     vary_start = varies_start(settings)
-    start = START[settings.preset] if vary_start else len(scales) * copies + int(settings.keep)
+    start = START[settings.preset] if vary_start or not settings.rounds else len(scales) * copies + int(settings.keep)
     settings = settings.with_values(
         labels=labels,
         delta=delta,
@@ -62,8 +70,13 @@ def resolved(settings: Settings, private: Private) -> Settings:
         raise InputError(
             f"initial must be at least {len(labels)}, one text per label, got {settings.initial}; raise it"
         )
-    votes = settings.votes_per_record or _votes_per_record(settings, units)
+    votes = settings.votes_per_record or (_votes_per_record(settings, units) if settings.rounds else 1)
     return settings.with_values(votes_per_record=votes, votes_per_unit=settings.votes_per_unit or votes)
+
+
+def _surveyed_rows(settings: Settings, units: int) -> int | None:
+    """Return the number of rows if a survey alone decides: as many as there are records, up to a limit."""
+    return min(max(units, 1), MOST_SURVEYED) if settings.survey and not settings.rounds else None
 
 
 def _refuse_what_counts(settings: Settings) -> None:
@@ -99,6 +112,7 @@ def make_plan(settings: Settings) -> Plan:
         votes_per_unit=_known(settings.votes_per_unit),
         votes_per_record=_known(settings.votes_per_record),
         seed=settings.seed,
+        answers=settings.records.survey_generator().per_record if settings.survey else (),
     )
 
 
@@ -110,6 +124,8 @@ def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], in
     variation = settings.variation or usual
     if kind == "corpus":
         _check_corpus(settings)
+    if kind == "embedded":
+        check_name(settings.generator.partition(":")[2])
     if kind == "openai" and variation == "resample":
         raise InputError(
             "variation 'resample' needs a model that can continue an opening, and a chat service cannot; use 'rephrase'"

@@ -58,8 +58,8 @@ def run(
         on_disk.prepare()
         ledger.reserve(on_disk.run, on_disk.plan.releases, on_disk.lock)
         state = on_disk.load()
-        _refuse_forgotten(account, state, on_disk.path)
         plan = on_disk.plan
+        _refuse_forgotten(account, state, len(plan.answers), on_disk.path)
         for step in evolve(plan, generator, embedder, electorate, select, account, state=state, noise=noise):
             on_disk.save(step)
             state = step
@@ -83,9 +83,9 @@ def _rewritten(folder: RunFolder, state: State, last_pass: LastPass) -> Samples:
     return kept
 
 
-def _refuse_forgotten(account: Account, state: State | None, folder: Path) -> None:
+def _refuse_forgotten(account: Account, state: State | None, surveyed: int, folder: Path) -> None:
     """Refuse a ledger with fewer releases than the folder: it would state too small a cost."""
-    made, known = (0 if state is None else state.round), len(account.ledger.releases(account.run))
+    made, known = 0 if state is None else state.round + surveyed, len(account.ledger.releases(account.run))
     if known < made:
         raise PrivacyError(
             f"the ledger {account.ledger.path} has {known} releases of {folder}, which has {made}: it is an older "

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from gape.core.protocols import Selector
@@ -86,9 +87,11 @@ def _gape(settings: Settings, plan: Plan) -> Selector:
     if estimates_votes(settings):
         return _per_label(settings, Gape.for_corpus(plan.sigma, separation=_separation(settings)))
     chosen: dict[str, Any] = {"separation": _separation(settings), "distinct": keeps_distinct(settings)}
+    wording = settings.records.wording
     if not remembers_votes(settings):
-        return _per_label(settings, Gape.without_memory(plan.sigma, plan.samples, **chosen))
-    return Remembering(_per_label(settings, Gape.for_model(plan.samples, **chosen)), plan.sigma)
+        return _per_label(settings, replace(Gape.without_memory(plan.sigma, plan.samples, **chosen), wording=wording))
+    rule = replace(Gape.for_model(plan.samples, **chosen), wording=wording)
+    return Remembering(_per_label(settings, rule), plan.sigma)
 
 
 def _paper(settings: Settings, plan: Plan) -> Gape:

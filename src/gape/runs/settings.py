@@ -10,19 +10,9 @@ from gape.language.spending import SHARE_OF_PRICE
 from gape.modalities import Modality, is_part, kind_named, modality, usual_modality
 from gape.privacy.accounting import Neighbours
 from gape.runs.paths import WITH_PATHS, anchored
+from gape.runs.presets import PRESETS, survey_defaults
 
 T = TypeVar("T")
-
-# Three methods as published: 7 rephrasings of each sample, m = 2,000, T = 10, a start of 2m. SubsamplePE alone does not
-# keep the selected samples among the candidates. What is not listed is as for gape, the default of this package.
-_PUBLISHED: Mapping[str, Any] = {"samples": 2000, "rounds": 10, "variation": "rephrase", "distinct": False}
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "gape": {},
-    "gape-paper": {**_PUBLISHED, "selector": "gape-paper", "bare_prompts": True},
-    "augpe": {**_PUBLISHED, "selector": "ranking"},
-    "subsamplepe": {**_PUBLISHED, "selector": "subsampling", "keep": False},
-}
-START = {"gape": 1, "gape-paper": 2, "augpe": 2, "subsamplepe": 2}  # the size of S(0), in multiples of m
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "neighbours": get_args(Neighbours),
@@ -116,7 +106,13 @@ class Settings:
     samples: int | None = _setting(
         None, "Evolution", "Number of samples (m). Defaults to as many as votes can tell apart."
     )
-    rounds: int = _setting(6, "Evolution", "Number of voting rounds (T). Defaults to 20 for tables.")
+    rounds: int = _setting(6, "Evolution", "Voting rounds (T). Tables: 0 with a survey, else 20.")
+    survey: bool = _setting(
+        default=False,
+        group="Evolution",
+        text="Ask the records for noisy counts of columns and pairs of columns before the first round, and start with "
+        "rows that fit them. The default for tables.",
+    )
     initial: int | None = _setting(
         None,
         "Evolution",
@@ -142,7 +138,7 @@ class Settings:
     generator: str = _setting(
         "embedded",
         "Generator",
-        "Source of candidates: embedded, openai:MODEL, hf:MODEL, or corpus:FILE with public texts.",
+        "Source of candidates: embedded, embedded:MODEL, openai:MODEL, hf:MODEL, or corpus:FILE with public texts.",
     )
     domain: str | None = _setting(
         None, "Generator", 'Description of the texts, such as "customer reviews of kitchen tools".'
@@ -164,6 +160,7 @@ class Settings:
     base_url: str = _setting("https://api.openai.com/v1", "Generator", "Address of the service for openai:MODEL.")
     key_variable: str = _setting("OPENAI_API_KEY", "Generator", "Environment variable with the key of the service.")
     key_file: str | None = _setting(None, "Generator", "File of mode 0600 with the key, instead of a variable.")
+    api_version: str | None = _setting(None, "Generator", "API version, for Azure OpenAI only, such as 2024-10-21.")
     concurrency: int = _setting(16, "Generator", "Number of concurrent requests.")
     timeout: float = _setting(120.0, "Generator", "Seconds after which a request is sent again.")
     batch: bool = _setting(
@@ -279,7 +276,7 @@ class Settings:
             values["modality"] = usual_modality(values.get("schema"))
         kind = kind_named(str(values["modality"]))
         usual = {**kind.defaults, **{name: value for name, value in usual.items() if name not in kind.unused}}
-        return cls(**{**usual, **values})
+        return cls(**{**usual, **survey_defaults(kind, usual, values), **values})
 
     @property
     def records(self) -> Modality:
@@ -319,9 +316,9 @@ class Settings:
     def _check_numbers(self) -> None:
         counted = ("samples", "rounds", "initial", "copies", "votes_per_unit", "votes_per_record")
         for name in (*counted, "words", "concurrency", "workers"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, got {value}")
+            value, least = getattr(self, name), 0 if name == "rounds" and self.survey else 1
+            if value is not None and value < least:
+                raise InputError(f"{name} must be at least {least}, got {value}")
         for name in ("epsilon", "budget_epsilon", "separation"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -375,6 +372,8 @@ class Settings:
             if head not in {form.partition(":")[0] for form in forms} and is_part(head):
                 known = ", ".join(forms) or "your own, in Python"
                 raise InputError(f"the {part} {brief(spec)} is not for {kind.nouns}; use {known}")
+        if self.survey and not (kind.surveyed and self.generator == kind.name):
+            raise InputError(f"{kind.nouns} by the generator {brief(self.generator)} answer no survey; leave it out")
         if self.on_ray and not kind.on_workers:
             raise InputError(
                 f"{kind.nouns} are read by this process, not with engine {brief(self.engine)}; leave it out"

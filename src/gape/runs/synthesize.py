@@ -264,7 +264,9 @@ def _run(
                 noise=noise,
                 progress=tracker.state,
                 modality=settings.records,
-                last_pass=LastPass(generator, comparing, max(plan.scales)) if keeps_distinct(settings) else None,
+                last_pass=LastPass(generator, comparing, max(plan.scales), wording=settings.records.wording)
+                if keeps_distinct(settings)
+                else None,
             )
     published = pa.table(settings.records.publish(state.synthetic))
     return _as_texts(settings.records, state.synthetic, statement, published)

@@ -6,7 +6,7 @@ The objective is `objective.flow_cost`; `search.py` has the search and how it av
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from gape._support.parallel import cuda
 from gape.core.errors import InputError
 from gape.core.protocols import Candidates, Selection, Selector
-from gape.core.types import Floats, NoisyVotes, Points, texts_of
+from gape.core.types import Floats, NoisyVotes, Points, Samples, texts_of
 from gape.selection.flow.blocked import BlockedSearch
 from gape.selection.flow.device import on_device
 from gape.selection.flow.effort import SearchProgress
@@ -156,6 +156,7 @@ class Gape:
     noise: float | None = None  # None: votes are taken as they are
     centres: float = 1.0
     distinct: bool = False
+    wording: Callable[[Samples], list[str]] = field(default=texts_of, repr=False)  # the words of samples
 
     @classmethod
     def paper(cls, separation: float, threshold: float, *, certify: bool | None = None) -> "Gape":
@@ -197,7 +198,7 @@ class Gape:
 
     def among(self, candidates: Candidates) -> Selector:
         """Return the rule for these candidates: with `distinct` texts, else any samples."""
-        return partial(self._select, texts_of(candidates.samples)) if self.distinct else self
+        return partial(self._select, self.wording(candidates.samples)) if self.distinct else self
 
     def __call__(
         self,

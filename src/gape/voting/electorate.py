@@ -1,12 +1,14 @@
 """The electorate that keeps its private embeddings in memory."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from gape._support.fingerprint import dataset_fingerprint
 from gape.core.errors import InputError
-from gape.core.types import Counts, Indices, Points
+from gape.core.protocols import Questions
+from gape.core.types import Counts, Indices, Points, Samples
 from gape.voting.nearest import Voters, check_points
 from gape.voting.several import several_nearest
 
@@ -18,7 +20,7 @@ class LocalElectorate:
     most `votes_per_unit` votes per round, each for a different candidate, however many records it has. In each round
     its next votes_per_unit / votes_per_record records vote, taking turns in their order, and equal votes of the same
     unit count once. So the votes of a unit have L2 norm at most sqrt(votes_per_unit), and they depend on nobody else's
-    data.
+    data. To a survey about the `content` of the records, one record of each unit answers.
     """
 
     def __init__(
@@ -29,14 +31,17 @@ class LocalElectorate:
         votes_per_unit: int = 1,
         votes_per_record: int = 1,
         unit: str | None = None,
+        content: Samples | None = None,
     ) -> None:
-        """Keep `private`, (n, d), and the unit of each row, (n,)."""
+        """Keep `private`, (n, d), and the unit and the content of each row, (n,)."""
         self._private = check_points(private, "private embeddings")
         self._voters = Voters(self._private)  # a copy on a GPU lives as long as this object
         self._speaking = records_speaking(votes_per_unit, votes_per_record, one_each=units is None)
         self._units = None if units is None else _Units(units, len(self._private))
         self._votes_per_unit, self._votes_per_record = votes_per_unit, votes_per_record
         self._unit = unit or ("record" if units is None else "user")
+        self._content = content
+        self._encoded: Any = None  # what the questions of a survey ask about
 
     @property
     def dimension(self) -> int:
@@ -65,6 +70,15 @@ class LocalElectorate:
         if owners is not None:
             chosen = np.unique(np.stack([np.repeat(owners, winners.shape[1]), chosen]), axis=1)[1]
         return np.bincount(chosen, minlength=len(candidates)).astype(np.int64)
+
+    def answer(self, questions: Questions, turn: int) -> Counts:
+        """Count the answers of one record of each unit. Private: for `release_answers` only."""
+        if self._content is None:
+            raise InputError("these records have no content that a survey could ask about; leave the survey out")
+        if self._encoded is None:
+            self._encoded = questions.encode(self._content)
+        speakers = None if self._units is None else self._units.speakers(turn, 1)[0]
+        return questions.tally(self._encoded if speakers is None else self._encoded[speakers])
 
     def _records(self) -> Iterator[bytes]:
         if self._units is None:

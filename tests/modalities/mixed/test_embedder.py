@@ -7,10 +7,11 @@ import pytest
 
 from gape.core.errors import InputError, PrivacyError
 from gape.core.types import Points, Samples, as_samples
+from gape.embedders.minilm import MiniLM
 from gape.embedders.privacy import require_private_embedding
 from gape.modalities import Mixed
 from gape.modalities.mixed.columns import Prose
-from gape.modalities.mixed.embedder import APART, MixedEmbedder, embed_windows
+from gape.modalities.mixed.embedder import APART, MixedEmbedder, embed_windows, windows_of
 from gape.modalities.mixed.schema import MixedSchema
 from gape.modalities.rows.columns import Choices, Numbers
 from gape.modalities.rows.schema import Schema
@@ -71,6 +72,29 @@ def test_long_texts_are_read_to_their_end() -> None:
     np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1, rtol=0.2)
     assert points[1, 1] > 0.3
     np.testing.assert_array_equal(points[2], Letters().embed(as_samples(["b"]))[0])
+
+
+@pytest.mark.parametrize(
+    ("beginning", "one", "other"),
+    [
+        ("The soup was warm and the bread was fresh. " * 40, "Then nothing.", "A plane crashed into the sea. " * 20),
+        ("今天天气很好我们去公园散步" * 60, "很好", "飞机失事" * 100),
+        ("pneumonoultramicroscopicsilicovolcanoconiosis " * 140, "soup is good", "a plane crash at sea"),
+    ],
+)
+def test_minilm_reads_long_texts_of_any_script_to_their_end(beginning: str, one: str, other: str) -> None:
+    first, second = embed_windows(MiniLM(), [beginning + one, beginning + other])
+    assert np.linalg.norm(first - second) > 0.01
+    assert np.linalg.norm(first) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_windows_hold_the_whole_text_once() -> None:
+    text = " ".join(f"word{i}" for i in range(400))
+    assert " ".join(windows_of(text)) == text
+    assert [len(window.split()) for window in windows_of(text)] == [150, 150, 100]
+    assert "".join(windows_of("字" * 1000)).replace(" ", "") == "字" * 1000
+    assert windows_of(" a  short text ") == [" a  short text "]
+    assert windows_of("") == [""]
 
 
 def test_private_texts_do_not_leave_by_the_inner_embedder() -> None:

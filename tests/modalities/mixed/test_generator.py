@@ -1,6 +1,7 @@
 """Rows with texts: cells as in a table, texts that are asked for with the cells they must agree with."""
 
 import json
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -16,7 +17,7 @@ from gape.generators.prompts import Prompts, generic
 from gape.generators.resampled import ResampledText
 from gape.language.request import Request
 from gape.language.scripted import ScriptedModel
-from gape.modalities.mixed.columns import Prose
+from gape.modalities.mixed.columns import Prose, Telling
 from gape.modalities.mixed.generator import MixedGenerator
 from gape.modalities.mixed.schema import MixedSchema
 from gape.modalities.rows.columns import Choices, Dates, Numbers
@@ -77,8 +78,47 @@ def test_a_text_is_asked_for_with_the_cells_that_it_must_agree_with() -> None:
         assert "price" not in asked.prompt
 
 
+def test_a_value_is_told_by_what_it_means_and_texts_begin_as_the_schema_says() -> None:
+    telling = {"stars": Telling({"1": "You are very angry."}, {"1": ("Never again",), "5": ("What a day", "So good")})}
+    schema = MixedSchema(("stars", "review"), Schema({"stars": Choices((1, 2, 5))}), {"review": Prose("reviews", 30)})
+    made, model = generator(replace(schema, telling=telling))
+    made.vary(made.random(30, np.random.default_rng(0)), np.full(30, 0.9), np.random.default_rng(1))
+    angry = [call for call in model.calls if call.prompt.endswith("\nYou are very angry.")]
+    assert angry
+    assert {call.opening for call in angry if "Write about the same" not in call.prompt} == {"Never again"}
+    assert not any("stars: 1" in call.prompt for call in model.calls)
+    assert {call.opening for call in model.calls if "stars: 5" in call.prompt} == {"What a day", "So good"}
+    assert any("stars: 2" in call.prompt and call.opening not in {"What a day", "So good"} for call in model.calls)
+
+
+def test_cells_can_change_under_the_same_texts() -> None:
+    made, model = generator(text_only=0.0, cells_only=1.0)
+    before = rows(made.random(40, np.random.default_rng(0)))
+    model.calls.clear()
+    after = rows(made.vary(as_lines(before), np.full(40, 0.6), np.random.default_rng(1)))
+    for old, new in zip(before, after, strict=True):
+        assert old["review"] == new["review"]
+        assert old["title"] in {new["title"], None} or new["title"] is None
+    assert np.mean([old != new for old, new in zip(before, after, strict=True)]) > 0.9
+    assert len(model.calls) < 20  # only texts that were missing
+
+
+def test_rows_are_written_to_wanted_cells() -> None:
+    made, _ = generator()
+    before = made.random(40, np.random.default_rng(0))
+    wanted = [{"stars": str(1 + i % 2), "price": "3.5"} for i in range(40)]
+    after = rows(made.vary_to(before, np.full(40, 0.9), wanted, np.random.default_rng(1)))
+    delivered = [(old, new, i) for i, (old, new) in enumerate(zip(rows(before), after, strict=True)) if old != new]
+    assert len(delivered) > 30
+    for old, new, i in delivered:
+        assert (new["stars"], new["price"]) == (1 + i % 2, 3.5)
+        assert old["review"] != new["review"] or old["title"] != new["title"]
+    with pytest.raises(InputError, match="'review' is not a column without texts"):
+        made.vary_to(before, np.full(40, 0.9), [{"review": "x"}] * 40, np.random.default_rng(1))
+
+
 def test_texts_change_where_what_they_agree_with_changed_and_nowhere_else() -> None:
-    made, _ = generator(text_only=0.0)
+    made, _ = generator(text_only=0.0, cells_only=0.0)
     before = rows(made.random(60, np.random.default_rng(0)))
     after = rows(made.vary(as_lines(before), np.full(60, 0.6), np.random.default_rng(1)))
     changed = 0
@@ -93,7 +133,7 @@ def test_texts_change_where_what_they_agree_with_changed_and_nowhere_else() -> N
 
 
 def test_a_variation_of_texts_leaves_the_cells_and_rewrites_a_share() -> None:
-    made, model = generator(text_only=1.0)
+    made, model = generator(text_only=1.0, cells_only=0.0)
     before = rows(made.random(40, np.random.default_rng(0)))
     model.calls.clear()
     after = rows(made.vary(as_lines(before), np.full(40, 0.4), np.random.default_rng(1)))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,7 +110,7 @@ def test_rows_are_planned_run_killed_resumed_and_looked_at(data: Path, service: 
 
     output("evaluate", run, "--private", data, "--label", "stars")
     scores = json.loads(Layout(run).evaluation.read_text())["groups"]
-    assert {"Columns", "Texts in review", "Repetition in review", "Usefulness", "Memorisation"} <= set(scores)
+    assert {"Columns", "Texts in review", "Repetition in review", "Usefulness", "Agreement"} <= set(scores)
     assert "column distance" in [measure["name"] for measure in scores["Columns"]]
     assert "accuracy" in " ".join(measure["name"] for measure in scores["Usefulness"])
 
@@ -123,12 +124,37 @@ def test_rows_are_planned_run_killed_resumed_and_looked_at(data: Path, service: 
     output("export", run, "--format", "jsonl", "--out", "lines.jsonl")
     output("expand", run, "--count", "14", "--out", "more.parquet")
     assert len(pq.read_table("more.parquet")) == 14
+    output("expand", run, "--count", "12", "--where", "stars=1:2|5:1", "--out", "some.csv")
+    with Path("some.csv").open(newline="") as file:
+        some = list(csv.DictReader(file))
+    assert Counter(row["stars"] for row in some) == {"1": 8, "5": 4}
+    assert len({row["review"] for row in some}) > 8
+    refused = gape("expand", run, "--count", "12", "--where", "price=3", "--out", "none.csv")
+    assert "'price' is not a column with listed values; conditions can be on 'stars'" in one_line_error(refused)
+    assert "repeating" not in output("status", run) or "0%" in output("status", run)
     assert "The books are in order" in output("audit", run)
 
     assert service.bodies
     for secret in SECRETS:
         assert secret not in json.dumps(service.bodies, ensure_ascii=False)
     assert holders(data.parent, data) == []
+
+
+def test_rows_vote_from_disk_as_from_memory(data: Path) -> None:
+    lines = ["stars,price,seen,title,review"]
+    lines += [f"{1 + i % 5},{i},2021-0{1 + i % 9}-01,,The soup of day {i} was warm and good." for i in range(80)]
+    Path("public.csv").write_text("\n".join(lines) + "\n")
+    output("embed", data, "--schema", "reviews.toml", "--user", "who", "--out", "vectors")
+    flags = ("--schema", "reviews.toml", "--epsilon", "inf", "--samples", "6", "--rounds", "2", "--user", "who")
+    public = ("--generator", "corpus:public.csv")
+    output("run", "vectors", *flags[:-2], *public, "--out", "from-disk")
+    output("run", data, *flags, *public, "--out", "from-memory")
+    one, other = (pq.read_table(Layout(Path(run)).published) for run in ("from-disk", "from-memory"))
+    assert one.equals(other)
+    assert one.schema.field("price").type == "double"
+    assert one.schema.field("title").type == "string"  # although all of them are missing
+    refused = gape("run", data, *flags, *public, "--engine", "ray", "--out", "none")
+    assert "rows are read by this process, not with engine 'ray'; leave it out" in one_line_error(refused)
 
 
 def test_the_search_for_secrets_finds_one(data: Path) -> None:
@@ -178,6 +204,25 @@ def test_a_schema_with_texts_decides_the_modality(data: Path) -> None:
     assert "column 'title' of reviews.toml holds texts; use the modality mixed" in one_line_error(refused)
     words = gape("plan", data, "--schema", "reviews.toml", "--epsilon", "1", "--words", "9")
     assert "words has no meaning for rows" in one_line_error(words)
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        ('choices = [1, 2]\nmeans.3 = "x"', "means of column 'stars' of .* must be a table with some of its choices"),
+        ("choices = [1, 2]\nmeans.1 = 3", 'must be sentences, got 3; write "You were very angry."'),
+        ('choices = [1, 2]\nmeans.1 = "{topic}"', "must be sentences"),
+        ("choices = [1, 2]\nmeans = 'x'", "must be a table with some of its choices"),
+        ('choices = [1, 2]\nopenings.1 = "x"', "must be lists of first words"),
+        ('choices = [1, 2]\nopenings.1 = ["{x}"]', "must be lists of first words"),
+        ('least = 1\nmost = 2\nmeans.1 = "x"', "need choices, which it does not have"),
+    ],
+)
+def test_words_for_values_that_are_not_clear_are_refused(tmp_path: Path, column: str, reason: str) -> None:
+    path = tmp_path / "notes.toml"
+    path.write_text(f"[note]\ntext = 'notes'\n[stars]\n{column}\n")
+    with pytest.raises(InputError, match=reason):
+        modality("mixed", str(path))
 
 
 @pytest.mark.parametrize(

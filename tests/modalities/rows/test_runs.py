@@ -227,6 +227,9 @@ def test_it_is_scored_by_columns_and_pairs(run: Path, folder: Path) -> None:
     for name in ("column distance", "worst column", "column pair distance"):
         assert 0 <= found.value(name) <= 1
         assert real[name] is not None
+    assert found.value("least spread") <= found.value("spread of numbers")
+    assert real["spread of numbers"] == pytest.approx(1, abs=0.2)
+    assert any("W1 rewards rows near the middle" in remark for remark in found.remarks)
     assert found.value("column distance") < BOUNDS["column distance"]
     assert found.rounds[-1].wasserstein1 < BOUNDS["w1"] * found.rounds[0].wasserstein1
     assert found.value("held-out rows that are records") >= 0

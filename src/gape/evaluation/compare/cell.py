@@ -128,13 +128,14 @@ class Known:
     texts: Sequence[str] | None = field(default=None, repr=False)  # if records are texts
     labels: Sequence[str] | None = field(default=None, repr=False)  # if samples have labels
     marks: int = 0  # number of columns, the last ones of the points, that encode the label
+    wording: Callable[[Samples], list[str]] = field(default=texts_of, repr=False)  # the words of samples
 
     def take(self, rows: Indices) -> Known:
         """Return what is known of these records."""
         units, texts, labels = (
             None if part is None else [part[row] for row in rows] for part in (self.units, self.texts, self.labels)
         )
-        return Known(units, texts, labels, self.marks)
+        return Known(units, texts, labels, self.marks, self.wording)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +247,7 @@ def _evolve(
             samples = state.synthetic
             if method.last_pass and state.round == plan.rounds:
                 rng = np.random.default_rng([plan.seed, plan.rounds, *b"last pass"])
-                samples = LastPass(generator, embedder, max(plan.scales))(samples, rng)
+                samples = LastPass(generator, embedder, max(plan.scales), wording=split.known.wording)(samples, rng)
             turns.append(score(state.round, samples, len(set(ancestors.tolist()))))
             on_round(state.round)
     return turns, plan.sigma, repr(select)
@@ -255,7 +256,7 @@ def _evolve(
 def _known_of_samples(samples: Samples, records: Known) -> Known:
     """Return what is known of samples, limited to what is known of the records."""
     return Known(
-        texts=None if records.texts is None else texts_of(samples),
+        texts=None if records.texts is None else records.wording(samples),
         labels=None if records.labels is None else samples["label"].tolist(),
         marks=records.marks,
     )

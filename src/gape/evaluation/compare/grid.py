@@ -17,8 +17,8 @@ from gape.runs.advice import suitable_votes
 REAL = "real"  # the method of a cell that scores real records instead of synthetic ones
 VOTES = ":"  # before the votes per record in the name of a method, as in ranking:16
 
-# The fields of a plan that vary between cells; all other fields are common.
-_PER_CELL = frozenset({"epsilon", "seed", "sigma", "votes_per_record"})
+# The fields of a plan that vary between cells, and the survey, which comparisons do not have; all others are common.
+_PER_CELL = frozenset({"epsilon", "seed", "sigma", "votes_per_record", "answers"})
 
 
 def shortest(number: float) -> str:

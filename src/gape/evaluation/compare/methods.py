@@ -16,9 +16,10 @@ from gape.generators.prompts import Prompts
 from gape.language.request import LanguageModel
 from gape.runs.embedder import candidate_embedder
 from gape.runs.generator import make_generator, make_prompts, public_texts, writes
+from gape.runs.presets import PRESETS
 from gape.runs.resolve import make_plan
 from gape.runs.selector import estimates_votes, keeps_distinct, make_selector, remembers_votes
-from gape.runs.settings import CHOICES, OPERATIONAL, PRESETS, Settings
+from gape.runs.settings import CHOICES, OPERATIONAL, Settings
 from gape.selection.local_search import CENTRES
 
 METHODS = ("gape", "augpe", "subsamplepe")

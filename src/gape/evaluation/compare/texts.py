@@ -26,9 +26,10 @@ from gape.runs.advice import usual_delta
 from gape.runs.electorate import read_records, refuse_shared_corpus, text_fingerprint, units_of
 from gape.runs.embedder import candidate_embedder, make_embedder
 from gape.runs.generator import Listener, make_model, make_prompts, remembering, require_votes_may_leave
+from gape.runs.presets import PRESETS
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.selector import votes_suit_noise
-from gape.runs.settings import PRESETS, Settings
+from gape.runs.settings import Settings
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SEEDS = 3
@@ -66,12 +67,14 @@ def compare_texts(
 
     A method is a preset or a selector, and `NAME:K` casts K votes per record. A preset sets its selector, and whether
     survivors compete with their variations. A selector casts as many votes as the default. Size, rounds, variations and
-    start come from the settings and are the same for all methods; with `preset` in the settings, all methods use those
-    of its authors. If `as_published`, a published method has the prompts, variations and start of its own preset, and
-    only size and rounds are the same. Seeds count up from `settings.seed`. `source` is data in memory. For `jobs` see
-    `compare`.
+    start come from the settings and are the same for all methods, and there is no survey; with `preset` in the
+    settings, all methods use those of its authors. If `as_published`, a published method has the prompts, variations
+    and start of its own preset, and only size and rounds are the same. Seeds count up from `settings.seed`. `source` is
+    data in memory. For `jobs` see `compare`.
     """
     _refuse_what_a_cell_decides(settings)
+    if settings.survey:  # methods differ in how they select by votes, which a survey has none of
+        settings = settings.with_values(survey=False, rounds=settings.rounds or settings.kind.defaults["rounds"])
     if as_published and settings.preset != "gape":
         raise InputError(
             f"as_published gives each method the settings of its preset, got preset {settings.preset!r} for all of "
@@ -163,9 +166,10 @@ def _load_parts(settings: Settings, records: Records, answers: Path, watch: _Wat
         made_by = {"embedder": repr(embedder)} | ({} if model is None else {"model": model.name})
         known = Known(
             units=None if records.users is None else [str(user) for user in records.users],
-            texts=records.content.tolist() if settings.records.has_words else None,
+            texts=settings.records.wording(records.content) if settings.records.has_words else None,
             labels=None if settings.labels is None or records.labels is None else records.labels.tolist(),
             marks=len(settings.labels or ()),
+            wording=settings.records.wording,
         )
         yield Parts(private, cached, TextBuilder(settings, prompts), model, known, made_by)
 

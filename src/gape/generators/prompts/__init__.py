@@ -54,7 +54,7 @@ SAMPLE_CHARACTERS = 4000
 _GIVEN = frozenset({"sample", "domain", "words", "mask", "cells"})
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _QUOTES = re.compile('["\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\uff02]')
-_ROLE_TOKEN = re.compile(r"<\|[^<>|]{0,40}\|>|\[/?INST\]|<</?SYS>>")
+_ROLE_TOKEN = re.compile(r"<\|[^<>|]{0,40}\|>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>|</?(?:s|bos|eos)>")
 
 
 def delimited(sample: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,14 @@ from gape.core.types import Points, Samples, as_samples
 from gape.embedders.cached import Cached
 from gape.metrics.measure import Measure, Scoring
 from gape.modalities.base import Columns, Groups, Modality, TextWriter
+from gape.modalities.mixed.columns import Prose
 from gape.modalities.mixed.embedder import MixedEmbedder
 from gape.modalities.mixed.generator import MixedGenerator
+from gape.modalities.mixed.measures import agreement_measures
 from gape.modalities.mixed.schema import MixedSchema
 from gape.modalities.mixed.turns import Turns
 from gape.modalities.records import Records
+from gape.modalities.rows.columns import Choices, Column, Dates, Numbers
 from gape.modalities.rows.embedder import RowEmbedder
 from gape.modalities.rows.load import load_rows
 from gape.modalities.rows.measures import row_measures
@@ -41,11 +44,11 @@ class Mixed(Modality):
 
     name = "mixed"
     noun = "row"
-    # A wide start: near copies are recognised by whole texts, which a row is not, so the usual rule does not decide.
-    defaults: ClassVar[Mapping[str, Any]] = {"vary_start": False}
     unused = ("text", "label", "labels", "words", "corpus_text")
     generators = Text.generators
     embedders = Text.embedders
+    has_words = True
+    on_disk = True
     copied = "cell for cell"
 
     def __init__(self, schema: str | Path | MixedSchema | None = None) -> None:
@@ -116,7 +119,8 @@ class Mixed(Modality):
     def publish(self, samples: Samples) -> dict[str, pa.Array]:
         """Return the columns of the table."""
         rows = [json.loads(line) for line in samples]
-        return {name: pa.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
+        kinds = {} if self._schema is None else {name: _type(column) for name, column in self._schema.columns.items()}
+        return {name: pa.array([row[name] for row in rows], kinds.get(name)) for name in (rows[0] if rows else ())}
 
     def restore(self, table: pa.Table) -> Samples:
         """Return the rows of a published table as lines of JSON."""
@@ -125,6 +129,16 @@ class Mixed(Modality):
     def lines(self, samples: Samples) -> list[str]:
         """Format each row as its cells and texts with the names of their columns."""
         return [" · ".join(f"{name}: {_shown(cell)}" for name, cell in json.loads(line).items()) for line in samples]
+
+    def wording(self, samples: Samples) -> list[str]:
+        """Return the texts of each row: those of the schema, or if it is not known all cells that are texts."""
+        named = None if self._schema is None else set(self._schema.texts)
+        return [_words(json.loads(line), named) for line in samples]
+
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        """Return the choices of the schema."""
+        columns = {} if self.schema.cells is None else self.schema.cells.columns
+        return {name: tuple(map(str, column.values)) for name, column in columns.items() if isinstance(column, Choices)}
 
     def labels(self, samples: Samples, label: str | None) -> Samples | None:
         """Return the cells of the column `label`, which must hold no texts."""
@@ -161,6 +175,12 @@ class Mixed(Modality):
                 groups[f"Repetition{more}"] = repetition_measures(usual, own, scoring)
         return groups
 
+    def agreement(
+        self, real: tuple[Samples, Points], synthetic: tuple[Samples, Points], scoring: Scoring
+    ) -> tuple[Measure, ...]:
+        """Measure what texts tell about the choices beside them."""
+        return agreement_measures(self.schema, real, synthetic, scoring)
+
     def usefulness(
         self, tested: Samples, synthetic: Samples, start: Samples, records: Samples, scoring: Scoring
     ) -> tuple[Measure, ...]:
@@ -195,3 +215,25 @@ def _shown(cell: object) -> str:
     if isinstance(cell, list):
         return " / ".join(f"{turn['role']}: {turn['content']}" for turn in cell)
     return "" if cell is None else str(cell)
+
+
+def _words(row: Mapping[str, Any], named: set[str] | None) -> str:
+    """Return the texts of a row, the longest first: conversations begin alike, and are not copies for that."""
+    texts: list[str] = []
+    for name, cell in row.items():
+        if isinstance(cell, list):
+            texts += [turn["content"] for turn in cell]
+        elif isinstance(cell, str) and (named is None or name in named):
+            texts.append(cell)
+    return "\n".join(sorted(texts, key=len, reverse=True))
+
+
+def _type(column: Column | Prose) -> pa.DataType:
+    """Return the type that the cells of a column are published as, even if all of them are missing."""
+    if isinstance(column, Turns):
+        return pa.list_(pa.struct({"role": pa.string(), "content": pa.string()}))
+    if isinstance(column, Choices):
+        return pa.int64() if isinstance(column.values[0], int) else pa.string()
+    if isinstance(column, Numbers) and not isinstance(column, Dates):
+        return pa.float64() if column.decimals else pa.int64()
+    return pa.string()  # texts, and dates in ISO 8601

@@ -1,13 +1,13 @@
-"""Columns of texts: free text that a language model writes."""
+"""Columns of texts, which a language model writes, and how the choices beside them are told to it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gape._support.values import brief
 from gape.core.errors import InputError
 from gape.modalities.records import record_text
-from gape.modalities.rows.columns import may_be_missing, refuse_unknown_keys
+from gape.modalities.rows.columns import Choices, may_be_missing, refuse_unknown_keys
 
 MOST_WORDS = 10_000
 
@@ -60,3 +60,43 @@ def agrees_of(table: Mapping[str, Any], where: str) -> tuple[str, ...] | None:
     if agrees is not None and not (isinstance(agrees, list) and all(isinstance(name, str) for name in agrees)):
         raise InputError(f"agrees of {where} must be a list of columns, got {brief(agrees)}")
     return None if agrees is None else tuple(agrees)
+
+
+@dataclass(frozen=True)
+class Telling:
+    """How the values of a column are told to the model: what they mean, and how texts that have them may begin."""
+
+    means: Mapping[str, str] = field(default_factory=dict)
+    openings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+TELLING = ("means", "openings")  # the keys of a column of choices that say it
+
+
+def telling_of(table: Mapping[str, Any], column: object, where: str) -> Telling | None:
+    """Return how the values of a column are told; None if the table of the schema does not say."""
+    if not any(key in table for key in TELLING):
+        return None
+    if not isinstance(column, Choices):
+        raise InputError(f"means and openings of {where} need choices, which it does not have; leave them out")
+    values = {str(value) for value in column.values}
+    for key in TELLING:
+        given = table.get(key, {})
+        if not isinstance(given, dict) or not set(given) <= values:
+            raise InputError(f"{key} of {where} must be a table with some of its choices, got {brief(given)}")
+    means, openings = ({value: table.get(key, {})[value] for value in table.get(key, {})} for key in TELLING)
+    for text in means.values():
+        if not _is_said(text):
+            raise InputError(f'means of {where} must be sentences, got {brief(text)}; write "You were very angry."')
+    for texts in openings.values():
+        if not isinstance(texts, list) or not texts or not all(map(_is_said, texts)):
+            raise InputError(f'openings of {where} must be lists of first words, got {brief(texts)}; write ["Sadly"]')
+    return Telling(
+        {value: " ".join(text.split()) for value, text in means.items()},
+        {value: tuple(" ".join(text.split()) for text in texts) for value, texts in openings.items()},
+    )
+
+
+def _is_said(text: object) -> bool:
+    """Whether something can be said to a model as it is: a text without the braces of placeholders."""
+    return isinstance(text, str) and bool(text.strip()) and not set(text) & set("{}")

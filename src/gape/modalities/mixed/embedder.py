@@ -15,8 +15,9 @@ from gape.modalities.rows.embedder import RowEmbedder
 # Mean squared distance between two texts of one domain, embedded with length 1 by all-MiniLM-L6-v2.
 APART = 1.25**2
 
-# A text is embedded in windows of this many words, because embedders cut longer ones.
-_WINDOW = 150
+# A text is embedded in windows of so many words, and so many tokens by estimate, because embedders cut longer ones.
+_WINDOW, _TOKENS = 150, 240
+_PIECE = 100  # characters; a longer word is divided, as are texts without spaces
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,7 @@ def embed_windows(embedder: Embedder, texts: list[str]) -> Points:
     """Embed texts, (n, d); a long one as the mean of its windows, with the length that such vectors have on average."""
     windows, owners = [], []
     for index, text in enumerate(texts):
-        words = text.split()
-        starts = range(0, max(len(words), 1), _WINDOW)
-        parts = [text] if len(starts) == 1 else [" ".join(words[start : start + _WINDOW]) for start in starts]
+        parts = windows_of(text)
         windows += parts
         owners += [index] * len(parts)
     points = embedder.embed(as_samples(windows))
@@ -91,6 +90,25 @@ def embed_windows(embedder: Embedder, texts: list[str]) -> Points:
     norms = np.maximum(np.linalg.norm(sums, axis=1), 1e-12)
     whole: Points = (sums * (lengths / norms)[:, None]).astype(np.float32)
     return whole
+
+
+def windows_of(text: str) -> list[str]:
+    """Divide a text into windows that an embedder reads to their end; a short text is one window, as it is."""
+    words = [word[start : start + _PIECE] for word in text.split() for start in range(0, len(word), _PIECE)]
+    windows, window, tokens = list[str](), list[str](), 0.0
+    for word in words:
+        cost = _tokens(word)
+        if len(window) == _WINDOW or tokens + cost > _TOKENS:
+            windows.append(" ".join(window))
+            window, tokens = [], 0.0
+        window.append(word)
+        tokens += cost
+    return [*windows, " ".join(window)] if windows else [text]
+
+
+def _tokens(word: str) -> float:
+    """Estimate the tokens of a word: one or a few for English, and one per character for other scripts."""
+    return float(len(word)) if not word.isascii() else max(1.0, len(word) / 3 - 1)
 
 
 def expected_distance(column: Column) -> float:

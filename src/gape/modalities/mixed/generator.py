@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -14,10 +14,14 @@ from gape.generators.prompts import delimited
 from gape.generators.reading import Draft
 from gape.generators.resampled import ResampledText
 from gape.modalities.base import TextWriter
+from gape.modalities.mixed.answers import in_json
+from gape.modalities.mixed.columns import Telling
 from gape.modalities.mixed.schema import MixedSchema
 from gape.modalities.mixed.turns import Turns, TurnsWriter
 from gape.modalities.rows.generator import RowGenerator
 
+_UNTOLD = Telling()
+Kind: TypeAlias = Literal["text", "cells", "both"]  # what a variation changes
 _Row: TypeAlias = dict[str, Any]  # cells and texts by column; None for a missing one
 
 
@@ -25,23 +29,26 @@ _Row: TypeAlias = dict[str, Any]  # cells and texts by column; None for a missin
 class MixedGenerator:
     """Random rows have uniform cells, and texts written for them. Prompts contain only cells and texts of candidates.
 
-    A variation at scale s does one of two things. With probability `text_only` the cells stay, and one of the texts is
-    varied at scale s. Otherwise a share `cell_share` of s of the cells changes, as in a table. In both cases each text
-    that must agree with something that changed is written again as a whole, after its old form. If the model does not
-    deliver a text, the sample is used unchanged.
+    A variation at scale s does one of three things. With probability `text_only` the cells stay, and one of the texts
+    is varied at scale s. Otherwise a share `cell_share` of s of the cells changes, as in a table: with probability
+    `cells_only` under the same texts, so that votes tell which cells a text goes with, and else each text that must
+    agree with something that changed is written again as a whole, after its old form. If the model does not deliver a
+    text, the sample is used unchanged.
     """
 
     schema: MixedSchema
     writer: TextWriter  # with the prompts of the run, which are adapted to each cell
     given: str  # the template that tells the model the other cells
     text_only: float = 0.5
+    cells_only: float = 0.5
     cell_share: float = 1 / 3
 
     def __post_init__(self) -> None:
-        if not 0 <= self.text_only <= 1 or not 0 < self.cell_share <= 1:
+        shares = self.text_only, self.cells_only, self.cell_share
+        if not all(0 <= share <= 1 for share in shares) or not self.cell_share:
             raise InputError(
-                f"text_only and cell_share must be shares, got {self.text_only} and {self.cell_share}; the defaults "
-                "are 1/2 and 1/3"
+                f"text_only, cells_only and cell_share must be shares, the last above 0, got {shares}; the defaults "
+                "are 1/2, 1/2 and 1/3"
             )
 
     def random(self, count: int, rng: np.random.Generator) -> Samples:
@@ -71,31 +78,49 @@ class MixedGenerator:
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Return one variation of each row, crossing the cells of rows with one another."""
+        return self.vary_to(samples, scales, [{}] * len(samples), rng)
+
+    def vary_to(
+        self, samples: Samples, scales: Floats, wanted: Sequence[Mapping[str, str]], rng: np.random.Generator
+    ) -> Samples:
+        """Return one variation of each row with the wanted values in its cells, and a text written for them."""
         self.writer.check(scales)
         if not len(samples):
             return samples.copy()
         before = self._parsed(samples)
-        rows = [dict(row) for row in before]
-        moved = np.zeros(len(rows), dtype=bool)
-        if self._rows is not None:
-            moved = rng.random(len(rows)) >= self.text_only
-            crossed = self._rows.vary(self._outline_lines(before), np.minimum(scales, 1.0) * self.cell_share, rng)
-            for index in np.flatnonzero(moved).tolist():
-                rows[index] = self._outlined(json.loads(crossed[index]), before[index])
-        chosen = [None if moved[index] else self._one_text(row, rng) for index, row in enumerate(rows)]
+        rows, kinds = self._moved(before, scales, rng)
+        for index, cells in enumerate(wanted):
+            rows[index].update({name: self._cell(name, value) for name, value in cells.items()})
+            if cells:
+                kinds[index] = "text"
+        chosen = [self._one_text(row, rng) if kinds[index] == "text" else None for index, row in enumerate(rows)]
         failed: set[int] = set()
         for name in self.schema.texts:
             drafts = [
-                self._draft(name, row, before[index], float(scales[index]), rng, varied=chosen[index] == name)
+                self._draft(
+                    name, row, before[index], float(scales[index]), rng, kinds[index], varied=chosen[index] == name
+                )
                 for index, row in enumerate(rows)
             ]
             asked = [index for index, draft in enumerate(drafts) if draft is not None]
-            answers = ask(self.writer.model, [draft for draft in drafts if draft is not None])
+            answers = ask(self.writer.model, [self._asked(name, draft) for draft in drafts if draft is not None])
             for index, text in zip(asked, answers, strict=True):
                 rows[index][name] = text
                 if text is None:
                     failed.add(index)
         return self._lines([before[index] if index in failed else row for index, row in enumerate(rows)])
+
+    def _moved(self, before: Sequence[_Row], scales: Floats, rng: np.random.Generator) -> tuple[list[_Row], list[Kind]]:
+        """Return the rows with the cells of their variations, and what kind of variation each of them is."""
+        rows, kinds = [dict(row) for row in before], list[Kind](["text"] * len(before))
+        if self._rows is None:
+            return rows, kinds
+        moved, alone = rng.random(len(rows)) >= self.text_only, rng.random(len(rows)) < self.cells_only
+        crossed = self._rows.vary(self._outline_lines(before), np.minimum(scales, 1.0) * self.cell_share, rng)
+        for index in np.flatnonzero(moved).tolist():
+            rows[index] = self._outlined(json.loads(crossed[index]), before[index])
+            kinds[index] = "cells" if alone[index] else "both"
+        return rows, kinds
 
     @property
     def _rows(self) -> RowGenerator | None:
@@ -103,10 +128,10 @@ class MixedGenerator:
         return None if outline is None else RowGenerator(outline)
 
     def _draft(
-        self, name: str, row: _Row, before: _Row, scale: float, rng: np.random.Generator, *, varied: bool
+        self, name: str, row: _Row, before: _Row, scale: float, rng: np.random.Generator, kind: Kind, *, varied: bool
     ) -> Draft | None:
         """Return the request for a text of a variation, or None if the text stays."""
-        if row[name] is None:
+        if row[name] is None or (kind == "cells" and before[name] is not None):
             return None
         writer = self._writer(name, row)
         if before[name] is None:
@@ -115,23 +140,47 @@ class MixedGenerator:
             return writer.alike(before[name], rng)
         if not varied:
             return None
-        return (
-            writer.new(rng)
-            if scale == 1 and isinstance(writer, ResampledText)
-            else writer.varied(before[name], scale, rng)
-        )
+        if scale == 1 and isinstance(writer, ResampledText):
+            return writer.new(rng)
+        return writer.varied(before[name], scale, rng)
 
     def _new_drafts(self, name: str, rows: Sequence[_Row], rng: np.random.Generator) -> Callable[[int], Draft]:
-        return lambda index: self._writer(name, rows[index]).new(rng)
+        return lambda index: self._asked(name, self._writer(name, rows[index]).new(rng))
+
+    def _asked(self, name: str, draft: Draft) -> Draft:
+        """Ask a chat service for JSON. A model that continues an opening writes plain text."""
+        return draft if self.writer.model.can_continue else in_json(draft, name, self.schema.texts[name])
 
     def _writer(self, name: str, row: Mapping[str, Any]) -> TextWriter | TurnsWriter:
         """Return the writer of a text, with prompts that contain the cells that it must agree with."""
         text = self.schema.texts[name]
-        told = [(other, row[other]) for other in self.schema.told(name) if row[other] is not None]
-        cells = "\n".join(f"{other}: {delimited(cell) if other in self.schema.texts else cell}" for other, cell in told)
-        prompts = replace(self.writer.prompts, domain=text.about, words=text.words, given=self.given, cells=cells)
+        cells, means, openings = list[str](), list[str](), tuple[str, ...]()
+        for other in self.schema.told(name):
+            if (cell := row[other]) is None:
+                continue
+            telling = self.schema.telling.get(other, _UNTOLD)
+            openings = openings or telling.openings.get(str(cell), ())
+            if meaning := telling.means.get(str(cell)):
+                means.append(meaning)
+            else:
+                cells.append(f"{other}: {delimited(cell) if other in self.schema.texts else cell}")
+        prompts = replace(
+            self.writer.prompts,
+            domain=text.about,
+            words=text.words,
+            given=self.given,
+            cells="\n".join([*cells, *means]),
+            openings=openings or self.writer.prompts.openings,
+        )
         writer = replace(self.writer, prompts=prompts)
         return TurnsWriter(writer, text) if isinstance(text, Turns) else writer
+
+    def _cell(self, name: str, value: str) -> Any:
+        """Return the value of a cell that is written as `value`."""
+        column = None if self.schema.cells is None else self.schema.cells.columns.get(name)
+        if column is None:
+            raise InputError(f"{name!r} is not a column without texts; name one of them")
+        return column.cell(column.code(value))
 
     def _one_text(self, row: _Row, rng: np.random.Generator) -> str | None:
         written = [name for name in self.schema.texts if row[name] is not None]

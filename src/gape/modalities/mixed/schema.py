@@ -11,6 +11,13 @@ The file is that of a table (`gape.modalities.rows.schema`), with a kind of colu
     missing = true                              # cells may be empty
     weight = 2                                  # how much it counts in the distance between two rows
 
+A column of choices can say what its values mean for a text, and how a text with a value may begin:
+
+    [stars]
+    choices = [1, 2, 3, 4, 5]
+    means.1 = "You are very angry."             # told to the model instead of the value
+    openings.1 = ["Terrible", "Never again"]    # first words, for models that can continue them
+
 All of it must be public knowledge.
 """
 
@@ -24,7 +31,7 @@ from typing import Any
 from gape._support.values import brief
 from gape.core.errors import InputError
 from gape.core.types import Samples, as_samples
-from gape.modalities.mixed.columns import Prose, prose_of
+from gape.modalities.mixed.columns import TELLING, Prose, Telling, prose_of, telling_of
 from gape.modalities.mixed.turns import turns_of
 from gape.modalities.rows.columns import Choices, Column, holds_texts, weight_of
 from gape.modalities.rows.schema import Schema, column_tables
@@ -41,6 +48,7 @@ class MixedSchema:
     cells: Schema | None  # the columns without texts; None if there are none
     texts: Mapping[str, Prose]
     weights: Mapping[str, float] = field(default_factory=dict)  # of columns of texts that do not count once
+    telling: Mapping[str, Telling] = field(default_factory=dict)  # of columns whose values are told in words
 
     def __post_init__(self) -> None:
         for name, text in self.texts.items():
@@ -53,6 +61,7 @@ class MixedSchema:
 
     def __repr__(self) -> str:
         content = repr((self.names, self.cells, sorted(self.texts.items()), sorted(self.weights.items())))
+        content += repr(sorted(self.telling.items())) if self.telling else ""
         return f"MixedSchema({len(self.names)} columns, {hashlib.sha256(content.encode()).hexdigest()[:12]})"
 
     @classmethod
@@ -68,9 +77,24 @@ class MixedSchema:
                 weights[name] = weight_of(table, where)
         if not texts:
             raise InputError(f"{path} has no column of texts; use the modality rows, or describe one with text = ...")
-        others = {name: table for name, table in tables.items() if name not in texts}
+        others = {
+            name: {key: value for key, value in table.items() if key not in TELLING}
+            for name, table in tables.items()
+            if name not in texts
+        }
         cells = Schema.of(others, path) if others else None
-        return cls(tuple(tables), cells, texts, {name: weight for name, weight in weights.items() if weight != 1})
+        told = (
+            {name: telling_of(tables[name], cells.columns[name], f"column {brief(name)} of {path}") for name in others}
+            if cells
+            else {}
+        )
+        return cls(
+            tuple(tables),
+            cells,
+            texts,
+            {name: weight for name, weight in weights.items() if weight != 1},
+            {name: telling for name, telling in told.items() if telling is not None},
+        )
 
     @property
     def columns(self) -> dict[str, Column | Prose]:

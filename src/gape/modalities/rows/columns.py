@@ -183,7 +183,7 @@ def column_of(table: Mapping[str, Any], where: str) -> Column:
     dated = any(isinstance(table.get(name), date) for name in ("least", "most"))
     own = ("choices",) if "choices" in table else ("least", "most", "resolution" if dated else "decimals")
     refuse_unknown_keys(table, own, where)
-    empty = may_be_missing(table, where)
+    empty = bool(spellings_of_missing(table, where)) or may_be_missing(table, where)
     try:
         if dated:
             return _dates(table, missing=empty)
@@ -230,6 +230,17 @@ def may_be_missing(table: Mapping[str, Any], where: str) -> bool:
     if not isinstance(empty, bool):
         raise InputError(f"missing of {where} must be true or false, got {brief(empty)}")
     return empty
+
+
+def spellings_of_missing(table: Mapping[str, Any], where: str) -> frozenset[str]:
+    """Return the texts that stand for an empty cell of a column, besides blank ones."""
+    empty = table.get("missing", False)
+    if isinstance(empty, bool):
+        return frozenset()
+    if not isinstance(empty, list) or not empty or not all(isinstance(text, str) and text.strip() for text in empty):
+        rule = 'true, false or how an empty cell is spelled, such as ["NA"]'
+        raise InputError(f"missing of {where} must be {rule}, got {brief(empty)}")
+    return frozenset(text.strip() for text in empty)
 
 
 def weight_of(table: Mapping[str, Any], where: str) -> float:

@@ -13,7 +13,7 @@ A schema is a TOML file with one table per column:
     least = 30.0
     most = 200.0
     decimals = 1                          # by default a thousandth of the range
-    missing = true                        # cells may be empty
+    missing = true                        # cells may be empty; ["NA", "?"]: and are also spelled so
     weight = 2                            # counts twice as much as another column; 1 by default
 
     [visit]
@@ -48,6 +48,7 @@ from gape.modalities.rows.columns import (
     Numbers,
     column_of,
     holds_texts,
+    spellings_of_missing,
     weight_of,
 )
 from gape.modalities.tables import missing
@@ -61,6 +62,7 @@ class Schema:
 
     columns: Mapping[str, Column]
     weights: Mapping[str, float] = field(default_factory=dict)  # of columns that do not count once
+    spelled: Mapping[str, frozenset[str]] = field(default_factory=dict)  # texts that stand for empty cells
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -72,6 +74,7 @@ class Schema:
     def __repr__(self) -> str:
         content = repr(sorted(self.columns.items())) + repr(list(self.columns))
         content += repr(sorted(self.weights.items())) if self.weights else ""
+        content += repr([(name, sorted(texts)) for name, texts in sorted(self.spelled.items())]) if self.spelled else ""
         return f"Schema({len(self.columns)} columns, {hashlib.sha256(content.encode()).hexdigest()[:12]})"
 
     @classmethod
@@ -88,13 +91,18 @@ class Schema:
             if holds_texts(table):
                 raise InputError(f"{where} holds texts; use the modality mixed")
             columns[name], weights[name] = column_of(table, where), weight_of(table, where)
-        return cls(columns, {name: weight for name, weight in weights.items() if weight != 1})
+        spelled = {name: spellings_of_missing(table, name) for name, table in tables.items()}
+        return cls(
+            columns,
+            {name: weight for name, weight in weights.items() if weight != 1},
+            {name: texts for name, texts in spelled.items() if texts},
+        )
 
     def row(self, cells: Sequence[Any], where: str) -> str:
         """Return a row of private cells, in the order of the columns, as a line of JSON. No message quotes a cell."""
         codes = np.full((1, len(self.columns)), np.nan)
         for index, ((name, column), cell) in enumerate(zip(self.columns.items(), cells, strict=True)):
-            if missing(cell) or (isinstance(cell, str) and not cell.strip()):
+            if missing(cell) or (isinstance(cell, str) and cell.strip() in self.spelled.get(name, frozenset()) | {""}):
                 if not column.missing:
                     raise InputError(f"{where} is empty in column {name!r}; fill it in, or set missing = true there")
                 continue
@@ -114,7 +122,8 @@ class Schema:
                 f"{name!r} is not a column of the schema, or its only one; name one of {list(self.columns)}"
             )
         weights = {other: weight for other, weight in self.weights.items() if other != name}
-        return Schema({other: column for other, column in self.columns.items() if other != name}, weights)
+        columns = {other: column for other, column in self.columns.items() if other != name}
+        return Schema(columns, weights, {other: texts for other, texts in self.spelled.items() if other != name})
 
     def lines(self, codes: Floats) -> Samples:
         """Return coded rows, (n, columns), as lines of JSON, (n,)."""

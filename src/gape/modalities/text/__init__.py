@@ -24,9 +24,10 @@ class Text(Modality):
 
     name = "text"
     noun = "text"
-    generators = ("embedded", "openai:MODEL", "hf:MODEL", "corpus:FILE")
+    generators = ("embedded", "embedded:MODEL", "openai:MODEL", "hf:MODEL", "corpus:FILE")
     embedders = ("minilm", "openai:MODEL", "st:MODEL")
     has_words = True
+    plain_texts = True
     on_workers = True
     on_disk = True
     copied = "word for word"

@@ -17,7 +17,9 @@
         ├── report.html             a report that is not for publication
         ├── lock
         └── rounds/
-            ├── 000/synthetic.parquet       S(0)
+            ├── 000/
+            │   ├── answers-1.parquet       the noisy answers to the first release of a survey, if there is one
+            │   └── synthetic.parquet       S(0)
             └── 001/
                 ├── candidates.parquet      V(1), with parents and scales
                 ├── votes.parquet           the noisy votes of V(1)
@@ -40,6 +42,10 @@ class RoundFiles:
     """The files of one round."""
 
     path: Path
+
+    def answers(self, number: int) -> Path:
+        """The noisy answers to a release of the survey, from 1 on."""
+        return self.path / f"answers-{number}.parquet"
 
     @property
     def candidates(self) -> Path:
@@ -159,6 +165,11 @@ class Layout:
     def written(self) -> int:
         """Count the batches of candidates written: the start, and one per round."""
         return int(self.round(0).synthetic.exists()) + len(list(self.rounds.glob("[0-9]*/candidates.parquet")))
+
+    def answered(self) -> list[int]:
+        """List the releases of the survey whose noisy answers are stored, from 1 on."""
+        files = self.round(0).path.glob("answers-[0-9]*.parquet")
+        return sorted(int(file.stem.removeprefix("answers-")) for file in files)
 
     def voted(self) -> list[int]:
         """List the rounds whose noisy votes are stored, in order."""

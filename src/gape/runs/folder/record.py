@@ -23,7 +23,7 @@ from gape.core.errors import RunError
 from gape.core.types import Floats, Indices, NoisyVotes, Samples
 from gape.evolution.plan import Plan
 from gape.modalities import Modality, modality, modality_of
-from gape.privacy.accounting import Neighbours, Release, delta_spent, spent
+from gape.privacy.accounting import Neighbours, delta_spent, spent
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.folder.layout import Layout, RoundFiles
 from gape.runs.folder.rounds import Begun, Versions, read_begun, read_rewritten, read_samples
@@ -115,6 +115,11 @@ class RunRecord:
     def samples(self, turn: int) -> Samples:
         """Return S(turn)."""
         return self.rounds[turn - 1].samples if turn else self.start
+
+    def answers(self) -> tuple[NoisyVotes, ...]:
+        """Read the noisy answers to the survey, if there was one."""
+        files = [self.layout.round(0).answers(number + 1) for number in range(len(self.plan.answers))]
+        return tuple(read_numbers(file, read_table(file), "noisy_votes", np.int64) for file in files)
 
     def candidates(self, turn: int) -> Samples:
         """Read V(turn) again. It is the largest part of a run, so it is not kept in memory."""
@@ -215,8 +220,9 @@ def read_statement(path: Path) -> PrivacyStatement:
     try:
         numbers = {name: float(values[name]) for name in ("epsilon", "delta", "dataset_epsilon")}
         sigma = tuple(float(scale) for scale in values["sigma"])
+        answers = tuple(values.get("answers", ()))
         plain = {field.name: values[field.name] for field in fields(PrivacyStatement) if field.name in values}
-        statement = PrivacyStatement(**(plain | numbers | {"sigma": sigma}))
+        statement = PrivacyStatement(**(plain | numbers | {"sigma": sigma, "answers": answers}))
         _check_statement(statement)
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise ContradictionError(
@@ -231,7 +237,7 @@ def _check_statement(statement: PrivacyStatement) -> None:
     numbers = (statement.epsilon, statement.delta, statement.dataset_epsilon, *statement.sigma)
     sound = all(number >= 0 for number in numbers) and 0 < statement.delta < 1 and type(statement.votes_per_unit) is int
     words = _UNIT.fullmatch(statement.unit) and _ID.fullmatch(statement.ledger)
-    known = statement.neighbours in get_args(Neighbours)
+    known = statement.neighbours in get_args(Neighbours) and all(type(count) is int for count in statement.answers)
     if not (plain and sound and words and known) or statement.votes_per_unit < 1:
         raise ValueError
     if statement.private and (not statement.secure_noise or not _holds(statement)):
@@ -242,8 +248,7 @@ def _holds(statement: PrivacyStatement) -> bool:
     """Whether the releases of a statement cost no more than it claims."""
     if math.isinf(statement.epsilon):
         return False
-    releases = [Release(sigma, statement.neighbours, statement.votes_per_unit) for sigma in statement.sigma]
-    return delta_spent(releases, statement.epsilon * (1 + EPSILON_TOLERANCE)) <= statement.delta
+    return delta_spent(statement.releases, statement.epsilon * (1 + EPSILON_TOLERANCE)) <= statement.delta
 
 
 def _unlike(settings: Settings, begun: Begun) -> Iterable[str]:
@@ -264,6 +269,8 @@ def _unlike(settings: Settings, begun: Begun) -> Iterable[str]:
 
 def _forms(spec: str, settings: Settings, known: dict[str, str], part: str) -> Sequence[str]:
     """Return the possible beginnings of the description of a part."""
+    if spec == settings.modality and part == "generator" and settings.survey:
+        return (f"{type(settings.records.survey_generator()).__name__}(",)
     if spec == settings.modality:
         return (f"{type(getattr(settings.records, part)()).__name__}(",)
     kind = spec.partition(":")[0]
@@ -276,10 +283,11 @@ def _forms(spec: str, settings: Settings, known: dict[str, str], part: str) -> S
 def _misstated(statement: PrivacyStatement, begun: Begun, settings: Settings | None) -> Iterable[str]:
     """Name the fields of a statement that differ from its run."""
     plan = begun.plan
-    cost = spent([Release(sigma, plan.neighbours, plan.votes_per_unit) for sigma in statement.sigma], plan.delta)
+    cost = spent(statement.releases, plan.delta)
     users = settings is not None and settings.user is not None
     agrees = {
-        "sigma": set(statement.sigma) == {plan.sigma} and len(statement.sigma) <= plan.rounds,
+        "sigma": set(statement.sigma) == {plan.sigma} and len(statement.sigma) <= len(plan.releases),
+        "answers": statement.answers == plan.answers,
         "delta": statement.delta == plan.delta,
         "neighbours": statement.neighbours == plan.neighbours,
         "votes_per_unit": statement.votes_per_unit == plan.votes_per_unit,
@@ -306,7 +314,7 @@ def _read_release(
         return None, None
     statement = read_statement(layout.statement)
     _refuse(layout.path, "release/privacy.json", "the plan of its run", _misstated(statement, begun, settings))
-    whole = len(statement.sigma) == begun.plan.rounds == len(states) - 1
+    whole = len(statement.sigma) == len(begun.plan.releases) and begun.plan.rounds == len(states) - 1
     if not whole or not layout.words.exists() or not layout.published.exists():
         return None, None
     # PRIVACY.txt is written after the numbers, and the data last: older files are from before an extension.
@@ -344,7 +352,7 @@ def _read_rounds(layout: Layout, plan: Plan, kind: Modality | None) -> tuple[Sam
             )
         read, before = _round(layout.round(len(rounds) + 1), before, kind)
         rounds.append(read)
-    if len(rounds) == plan.rounds:
+    if rounds and len(rounds) == plan.rounds:
         released = read_rewritten(layout.round(len(rounds)), rounds[-1].samples, kind)
         rounds[-1] = rounds[-1] if released is None else replace(rounds[-1], samples=released)
     return start, tuple(rounds)

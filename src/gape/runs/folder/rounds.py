@@ -183,6 +183,8 @@ class RunFolder:
             write_table(self._make_round(state.round + 1).candidates, columns)
             return
         files = self._make_round(state.round)
+        for number, answers in enumerate(state.answers, start=1):
+            write_table(files.answers(number), {"noisy_votes": answers})
         columns = {"sample": self._kind(state.synthetic).to_arrow(state.synthetic)}
         if state.votes is not None and state.selection is not None:
             write_table(files.votes, {"noisy_votes": state.votes})
@@ -347,7 +349,10 @@ def _plan_in(values: dict[str, Any]) -> Plan:
         raise TypeError
     if values["neighbours"] not in get_args(Neighbours) or not 0 <= numbers["sigma"] < math.inf:
         raise ValueError
-    return Plan(**(values | numbers | {"scales": tuple(values["scales"])}))
+    answers = tuple(values.get("answers", ()))
+    if not all(type(value) is int and 0 < value < _LARGEST_NUMBER for value in answers):
+        raise TypeError
+    return Plan(**(values | numbers | {"scales": tuple(values["scales"]), "answers": answers}))
 
 
 def _refuse_other_run(path: Path, begun: Begun, plan: Plan, parts: dict[str, str], ledger: str) -> None:

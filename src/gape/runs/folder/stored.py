@@ -13,7 +13,6 @@ from typing import Any
 from gape._support.files import is_locked
 from gape.core.copies import repeats
 from gape.core.errors import PrivacyError, RunError
-from gape.core.types import Samples, texts_of
 from gape.evolution.plan import Plan
 from gape.language.spending import Tokens
 from gape.language.stored import stored_tokens
@@ -226,7 +225,7 @@ class SettingsFolder:
             versions=begun.versions if begun else [],
             lineages=() if record is None else tuple(map(len, record.families)),
             largest=0 if record is None else int(record.families[-1][0]),
-            repeating=_repeating(record.samples(record.last)) if record and record.modality.has_words else None,
+            repeating=_repeating(record) if record and record.modality.has_words else None,
         )
 
     @property
@@ -245,8 +244,8 @@ class SettingsFolder:
         return settings.data + LEDGER_SUFFIX if settings.data else str(self.layout.ledger)
 
 
-def _repeating(samples: Samples) -> float:
-    return float(repeats(texts_of(samples)).mean())
+def _repeating(record: RunRecord) -> float:
+    return float(repeats(record.modality.wording(record.samples(record.last))).mean())
 
 
 def _ledger(path: str, budget: Budget | None = None) -> Ledger:

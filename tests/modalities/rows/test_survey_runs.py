@@ -1,0 +1,168 @@
+"""Runs of tables with the default settings: a survey and no rounds. And runs with a survey and rounds, and a kill."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import gape
+from command import gape as command
+from gape.audit import audit_run
+from gape.core.types import NoisyVotes
+from gape.modalities import Schema
+from gape.privacy.ledger import Ledger
+from gape.runs.folder.record import read_run
+from gape.runs.settings import Settings
+from gape.runs.synthesize import run_text
+
+SCHEMA = """
+[age]
+least = 0
+most = 100
+
+[kind]
+choices = ["cat", "dog", "owl"]
+
+[sound]
+choices = ["meow", "woof", "hoot"]
+
+[weight]
+least = 0.0
+most = 50.0
+decimals = 1
+missing = true
+"""
+
+
+def animals(count: int, seed: int) -> str:
+    rng = np.random.default_rng(seed)
+    lines = ["age,kind,sound,weight,keeper"]
+    for number in range(count):
+        kind, sound, weight = (("cat", "meow", 4.0), ("dog", "woof", 20.0))[rng.random() < 0.3]
+        heavy = "" if rng.random() < 0.1 else round(weight * rng.uniform(0.8, 1.2), 1)
+        lines.append(f"{rng.integers(1, 15)},{kind},{sound},{heavy},k{number // 3}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("surveyed")
+    (place / "schema.toml").write_text(SCHEMA)
+    for name, seed in (("private", 0), ("held-out", 1)):
+        (place / f"{name}.csv").write_text(animals(3_000 if name == "private" else 600, seed))
+    return place
+
+
+def settings_of(folder: Path, **values: Any) -> Settings:
+    usual = {"data": str(folder / "private.csv"), "schema": str(folder / "schema.toml"), "epsilon": 4.0}
+    return Settings.of({**usual, "samples": 500, "ledger": str(folder / "ledger.sqlite"), **values})
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Path:
+    run_text(settings_of(folder), folder / "run")
+    return folder / "run"
+
+
+def test_rows_follow_the_data(run: Path) -> None:
+    rows = pq.read_table(run / "release" / "synthetic.parquet").to_pylist()
+    assert len(rows) == 500
+    assert np.mean([(row["kind"], row["sound"]) in {("cat", "meow"), ("dog", "woof")} for row in rows]) > 0.9
+    assert np.mean([row["age"] < 15 for row in rows]) > 0.9
+    assert 0.6 < np.mean([row["kind"] == "cat" for row in rows]) < 0.8
+    assert 0.02 < np.mean([row["weight"] is None for row in rows]) < 0.2
+
+
+def test_the_statement_and_the_books_count_the_answers(run: Path, folder: Path) -> None:
+    record = read_run(run)
+    statement = json.loads((run / "release" / "privacy.json").read_text())
+    assert statement["private"] is True
+    assert statement["epsilon"] == pytest.approx(4, rel=1e-3)
+    assert tuple(statement["answers"]) == record.plan.answers
+    words = (run / "release" / "PRIVACY.txt").read_text()
+    assert (
+        f"3 adaptive releases of the answers to public questions, at most {sum(record.plan.answers)} answers" in words
+    )
+    assert "votes" not in words
+    found = audit_run(run, folder / "ledger.sqlite")
+    assert found.passed, found.text()
+    assert found.releases == 3
+
+
+def test_answers_that_were_changed_are_found_in_the_books(folder: Path, tmp_path: Path) -> None:
+    run_text(settings_of(folder, ledger=str(tmp_path / "ledger")), tmp_path / "run")
+    file = tmp_path / "run" / "internal" / "rounds" / "000" / "answers-2.parquet"
+    table = pq.read_table(file)
+    column = table["noisy_votes"].to_numpy().copy()
+    column[0] += 1
+    pq.write_table(table.set_column(0, "noisy_votes", [column]), file)
+    found = audit_run(tmp_path / "run", tmp_path / "ledger")
+    assert [check.name for check in found.checks if not check.passed] == ["votes"]
+
+
+def test_more_rows_score_no_worse(run: Path, folder: Path, tmp_path: Path) -> None:
+    more = gape.expand(run, 2_000)
+    assert len(more) == 2_000
+    (tmp_path / "more.jsonl").write_text("\n".join(more) + "\n")
+    kinds: dict[str, Any] = {
+        "schema": str(folder / "schema.toml"),
+        "label": "kind",
+        "held_out": folder / "held-out.csv",
+    }
+    after = gape.evaluate(tmp_path / "more.jsonl", folder / "private.csv", **kinds)
+    before = gape.evaluate(run, folder / "private.csv", label="kind", held_out=folder / "held-out.csv")
+    for name in ("column distance", "column pair distance"):
+        assert after.value(name) < before.value(name) + 0.03
+    assert after.value("AUC") > before.value("AUC") - 0.02
+
+
+def test_it_is_reported_and_exported(run: Path, tmp_path: Path) -> None:
+    assert command("report", run, "--out", tmp_path / "report.html").exit_code == 0
+    assert "answers to public questions" in (tmp_path / "report.html").read_text().lower()
+    assert command("status", run).exit_code == 0
+
+
+class StoppedError(Exception):
+    """A kill."""
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_run_that_stops_in_its_survey_resumes_with_the_answers_it_paid_for(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    charge, made = Ledger.charge, []
+
+    def stopping(self: Ledger, *given: Any, **options: Any) -> NoisyVotes:
+        votes = charge(self, *given, **options)
+        made.append(votes)
+        if len(made) == after + 1:
+            raise StoppedError
+        return votes
+
+    settings = settings_of(folder, ledger=str(tmp_path / "ledger"), rounds=2, survey=True, samples=40)
+    monkeypatch.setattr(Ledger, "charge", stopping)
+    with pytest.raises(StoppedError):
+        run_text(settings, tmp_path / "run")
+    run_text(settings, tmp_path / "run")
+    record = read_run(tmp_path / "run")
+    for paid, kept in zip(made, record.answers(), strict=False):
+        np.testing.assert_array_equal(paid, kept)
+    with closing(Ledger(tmp_path / "ledger")) as ledger:
+        assert len(ledger.releases()) == len(made) == 5
+    found = audit_run(tmp_path / "run", tmp_path / "ledger")
+    assert found.passed, found.text()
+    assert found.plan.rounds == 2
+
+
+def test_users_answer_with_one_record_each(folder: Path, tmp_path: Path) -> None:
+    run_text(settings_of(folder, user="keeper", ledger=str(tmp_path / "ledger")), tmp_path / "run")
+    record = read_run(tmp_path / "run")
+    columns = len(Schema.read(folder / "schema.toml").columns)
+    answers, sigma = record.answers()[0], record.plan.sigma
+    counted = answers.sum() / (record.plan.answers[0] / columns) / columns  # of 1,000 keepers
+    assert abs(counted - 1_000) < 10 * sigma * np.sqrt(len(answers)) / record.plan.answers[0]
+    assert "user" in (tmp_path / "run" / "release" / "PRIVACY.txt").read_text()
