@@ -3,7 +3,8 @@
     python experiments/tables/beside.py prepare --private FILE --schema SCHEMA --target COLUMN --work FOLDER
     python experiments/tables/beside.py make --way survey --epsilon 1 --seed 0 --work FOLDER
     python experiments/tables/aim.py --algorithm AIM --epsilon 1 --seed 0 --work FOLDER
-    python experiments/tables/beside.py score --work FOLDER
+    python experiments/tables/beside.py score --work FOLDER --out experiments/tables/results/beside/NAME.jsonl
+    python experiments/tables/beside.py summary --out experiments/tables/results/beside
 
 A tenth of the records is held out. Rows are kept as codes of the schema. Scores are by all held-out records: total
 variation of columns and of pairs of columns (20 bins for numbers), the area under the ROC curve of gradient boosting
@@ -40,6 +41,7 @@ from gape.runs.selector import make_selector
 from gape.runs.settings import Settings
 
 HELD_OUT, SCORED = 0.1, 1_000
+MEASURES = {"rows": 0, "TV1": 4, "TV2": 4, "AUC": 3, "spread": 2, "W1": 4, "seconds": 0, "gigabytes": 1}  # digits
 WAYS: dict[str, dict[str, Any]] = {
     "survey": {},
     "evolution": {"survey": False},
@@ -107,6 +109,25 @@ def score(args: argparse.Namespace) -> None:
     args.out.write_text("\n".join(map(json.dumps, lines)) + "\n")
 
 
+def summary(folder: Path) -> str:
+    """Return a table of the means over seeds, for each table, epsilon and way."""
+    lines = [f"| table | epsilon | way | seeds | {' | '.join(MEASURES)} |", "| --- " * (4 + len(MEASURES)) + "|"]
+    for file in sorted(folder.glob("*.jsonl")):
+        groups: dict[tuple[float, str], list[dict[str, Any]]] = {}
+        for line in map(json.loads, file.read_text().splitlines()):
+            groups.setdefault((line.get("epsilon", math.inf), line["way"]), []).append(line)
+        for (epsilon, way), found in sorted(groups.items()):
+            means = [_mean(found, measure) for measure in MEASURES]
+            shown = "" if math.isinf(epsilon) else f"{epsilon:g}"
+            lines.append(f"| {file.stem} | {shown} | {way} | {len(found)} | {' | '.join(means)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _mean(found: Sequence[dict[str, Any]], measure: str) -> str:
+    values = [line[measure] for line in found if measure in line]
+    return f"{np.mean(values):.{MEASURES[measure]}f}" if values else ""
+
+
 def scores(schema: Schema, target: str, rows: Floats, held_out: Floats) -> dict[str, float]:
     """Return the scores of coded rows by held-out records."""
     bins = [schema.bins(codes) for codes in (held_out, rows)]
@@ -142,8 +163,8 @@ def auc(schema: Schema, target: str, rows: Floats, held_out: Floats) -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the arguments and run a step."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("step", choices=("prepare", "make", "score"))
-    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("step", choices=("prepare", "make", "score", "summary"))
+    parser.add_argument("--work", type=Path)
     parser.add_argument("--private")
     parser.add_argument("--schema")
     parser.add_argument("--target")
@@ -152,6 +173,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args(arguments)
+    if args.step == "summary":
+        (args.out / "summary.md").write_text(summary(args.out))
+        return
     {"prepare": prepare, "make": make, "score": score}[args.step](args)
 
 

@@ -112,11 +112,12 @@ def test_without_matplotlib_nothing_is_begun(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.slow
 def test_the_questions_come_nearer_to_the_data_by_the_embedded_model(tmp_path: Path) -> None:
     made = run_questions(tmp_path / "demo", seed=1)
-    assert made.records == 1269
+    assert made.records == 525
     assert len(made.result) == 24
     assert made.result.privacy.private
     assert made.result.privacy.epsilon <= 4.0
-    assert made.gaps[-1] < made.gaps[0]
+    assert made.gaps[-1] < made.gaps[0] - 0.03
+    assert len(made.pairs) == 4
     assert is_a_drawing(made.figure)
     again = run_questions(tmp_path / "demo", seed=1)  # finished: nothing is written or paid for again
     assert again.result.texts == made.result.texts

@@ -209,6 +209,14 @@ def test_a_ledger_that_says_nonsense_of_another_run_is_refused(tmp_path: Path, v
         ledger.require("mine", [Release(100.0)])
 
 
+def test_a_ledger_with_a_fact_without_a_name_is_refused(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger", Budget(1.0, 1e-6))
+    with closing(sqlite3.connect(tmp_path / "ledger")) as database, database:
+        database.execute("INSERT INTO facts VALUES (NULL, '{}')")
+    with pytest.raises(RunError, match="has a damaged entry for a run in progress"):
+        ledger.require("mine", [Release(100.0)])
+
+
 def test_what_a_process_does_not_hold_is_not_kept_from_others(tmp_path: Path) -> None:
     ledger, planned = Ledger(tmp_path / "ledger", Budget(1.0, 1e-6)), [Release(noise_scale(1.0, 1e-6, 1))]
     lock = tmp_path / "lock"

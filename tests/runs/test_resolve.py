@@ -107,9 +107,9 @@ class TestResolved:
     @pytest.mark.parametrize(
         ("values", "message"),
         [
-            ({"generator": "gpt"}, "generator must be one of embedded, openai:MODEL"),
+            ({"generator": "gpt"}, "generator must be one of embedded, embedded:MODEL, openai:MODEL"),
             ({"generator": "openai"}, "generator must be one of"),
-            ({"generator": "embedded:x"}, "generator must be one of"),
+            ({"generator": "embedded:x"}, "there is no embedded model 'x'; use one of"),
             ({"embedder": "words"}, "embedder must be one of minilm"),
             ({"generator": "openai:m", "variation": "resample"}, "a chat service cannot"),
             ({"generator": "corpus:none.txt"}, "there is no corpus none.txt"),

@@ -1,4 +1,4 @@
-"""`gape demo`: synthetic text or images in three minutes, or the paper's experiment with two clusters."""
+"""`gape demo`: synthetic text or images in minutes, or the paper's experiment with two clusters."""
 
 import math
 from pathlib import Path
@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from gape.cli.demos.clusters import DemoResult, run_clusters
 from gape.cli.demos.digits import MNIST, DigitDemo, run_digits
@@ -22,6 +23,7 @@ from gape.privacy.accounting import stated
 _ROUNDS = 20
 _METHODS = 3
 _SHOWN = 8
+_SHOWN_CHARACTERS = 240
 
 
 @errors_in_one_line()
@@ -36,9 +38,9 @@ def demo(
         bool, typer.Option("--images", help="Draw synthetic digits from 20,000 handwritten ones of MNIST instead.")
     ] = False,
 ) -> None:
-    """Make synthetic forum questions from 1,269 real ones with the embedded model, and plot how close they get.
+    """Make synthetic forum posts from 525 real ones with the embedded model, and plot how close they get.
 
-    The questions are in the public domain and stand in for private data, so the figure may show them.
+    The posts are in the public domain and stand in for private data, so the demo may show them.
     """
     console = output()
     if clusters:
@@ -80,6 +82,11 @@ def _print_texts(console: Console, out: Path, made: TextDemo) -> None:
     console.print(f"{len(made.result)} synthetic texts, for instance:", style="bold")
     for text in made.result.texts[:_SHOWN]:
         console.print(f"- {text}", markup=False)
+    console.print("\nSide by side", style="bold")
+    table = Table("private, shown because it is public", "the nearest synthetic text", show_lines=True)
+    for private, synthetic in made.pairs:
+        table.add_row(Text(_short(private)), Text(_short(synthetic)))
+    console.print(table)
     print_statement(console, made.result.privacy)
     start, *_, end = made.gaps
     console.print("\nHow close it got", style="bold")
@@ -90,6 +97,10 @@ def _print_texts(console: Console, out: Path, made: TextDemo) -> None:
     console.print(str(made.figure), markup=False, soft_wrap=True)
     console.print("\nNow with your own data", style="bold")
     console.print(f"`gape plan FILE --epsilon 1` costs nothing. The run of this demo is in {out / RUN}.", markup=False)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS].rsplit(maxsplit=1)[0] + " ..."
 
 
 def _clusters(console: Console, out: Path, epsilon: float, seed: int) -> None:

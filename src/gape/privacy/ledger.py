@@ -233,14 +233,14 @@ class Ledger:
         """Return the releases that other runs in progress have not made yet."""
         needed: list[Release] = []
         for name, value in self._facts().items():
-            other = name.removeprefix(_UNDER_WAY)
-            if other in {name, run}:
-                continue
             try:
+                other = name.removeprefix(_UNDER_WAY)
+                if other in {name, run}:
+                    continue
                 needs = json.loads(value)
                 lock = Path(needs["lock"])
                 planned = self._planned(needs)
-            except (LookupError, TypeError, ValueError, OverflowError, RecursionError):
+            except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
                 raise RunError(
                     f"the ledger {self.path} has a damaged entry for a run in progress; restore it from a backup"
                 ) from None

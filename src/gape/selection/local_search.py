@@ -156,7 +156,8 @@ class Gape:
     noise: float | None = None  # None: votes are taken as they are
     centres: float = 1.0
     distinct: bool = False
-    wording: Callable[[Samples], list[str]] = field(default=texts_of, repr=False)  # the words of samples
+    # The words of samples, which the kind of data decides.
+    wording: Callable[[Samples], list[str]] = field(default=texts_of, repr=False, compare=False)
 
     @classmethod
     def paper(cls, separation: float, threshold: float, *, certify: bool | None = None) -> "Gape":

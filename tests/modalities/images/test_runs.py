@@ -174,11 +174,12 @@ def test_a_model_with_latent_vectors(data: Path) -> None:
     _, lengths, rows = np.linalg.svd(public - public.mean(axis=0), full_matrices=False)
     weights = 8 * rows[:12] * (lengths[:12] / np.sqrt(300))[:, None]
     model = write_decoder(data.parents[1] / "decoder.onnx", weights, 8 * (public.mean(axis=0) - 0.5), (1, 28, 28))
-    asked = (*ASKED, "--generator", f"onnx:{model}", "--out", "run")
+    # So little noise and so many rounds that no draw of the noise hides the way.
+    asked = (*ASKED, "--epsilon", "200", "--rounds", "5", "--generator", f"onnx:{model}", "--out", "run")
     output("run", data, *asked)
     record, embed = read_run("run"), PixelEmbedder().embed
     real = embed(load_images(data.parents[1] / "held").content)
-    first, last = (mean_nearest_distance(real, embed(record.samples(turn)[:12])) for turn in (0, 2))
+    first, last = (mean_nearest_distance(real, embed(record.samples(turn)[:12])) for turn in (0, 5))
     assert last < first
     output("expand", "run", "--count", "20", "--out", "more.parquet")
     assert len(pq.read_table("more.parquet")) == 20

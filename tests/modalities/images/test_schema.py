@@ -28,6 +28,7 @@ def test_what_is_left_out_is_as_in_mnist(tmp_path: Path) -> None:
         ("width = 5000\nheight = 5000", "at most 1,048,576 pixels"),
         ("colours = 'cmyk'", "must be grey or rgb"),
         ("characters = ' '", "must be a text"),
+        ("prompt = 7", "prompt in .* must be a text"),
         ("depth = 3", "has 'depth'"),
         ("width", "cannot be read"),
     ],

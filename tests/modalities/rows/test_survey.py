@@ -114,6 +114,10 @@ def test_sigma_is_exact_for_all_answers_together() -> None:
     assert both.counted == sum(answers) + 15
     assert delta_spent(both.releases, 1.0) <= 1e-6 < delta_spent(both.releases, 1.0 * (1 - 1e-3))
     assert both.sigma > plan.sigma
+    longer = both.extended(8)
+    assert longer.sigma == both.sigma
+    assert delta_spent(longer.releases, longer.epsilon) <= 1e-6 < delta_spent(longer.releases, longer.epsilon * 0.999)
+    assert len(longer.releases) == len(answers) + 8
 
 
 def test_a_user_answers_with_one_record() -> None:

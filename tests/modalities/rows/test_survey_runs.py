@@ -166,3 +166,11 @@ def test_users_answer_with_one_record_each(folder: Path, tmp_path: Path) -> None
     counted = answers.sum() / (record.plan.answers[0] / columns) / columns  # of 1,000 keepers
     assert abs(counted - 1_000) < 10 * sigma * np.sqrt(len(answers)) / record.plan.answers[0]
     assert "user" in (tmp_path / "run" / "release" / "PRIVACY.txt").read_text()
+
+
+def test_the_number_of_records_may_be_private(folder: Path, tmp_path: Path) -> None:
+    private = {"neighbours": "add_remove", "delta": 1e-5, "ledger": str(tmp_path / "ledger")}
+    run_text(settings_of(folder, **private), tmp_path / "run")
+    found = audit_run(tmp_path / "run", tmp_path / "ledger")
+    assert found.passed, found.text()
+    assert "the number of records" not in (tmp_path / "run" / "release" / "PRIVACY.txt").read_text()

@@ -12,6 +12,7 @@ import numpy as np
 from gape.core.errors import InputError, in_one_line
 from gape.core.types import Floats, Samples
 from gape.embedders.images.png import Pixels, Shape, as_images, note_of
+from gape.generators.images.sizing import fitted
 
 _AT_ONCE = 16  # images drawn together
 _PROBED = 16  # images by which the range of a model's output is recognised
@@ -94,7 +95,7 @@ class LatentImages:
     def _draw(self, latents: Any) -> list[Pixels]:
         low, high = self._range
         shades = np.clip((self._run(latents) - low) / (high - low), 0, 1)
-        return [_sized(image, self.shape) for image in np.rint(255 * shades).astype(np.uint8)]
+        return [fitted(image, self.shape) for image in np.rint(255 * shades).astype(np.uint8)]
 
     def _run(self, latents: Any) -> Floats:
         """Return what the model draws, (n, height, width, channels)."""
@@ -133,12 +134,3 @@ def _channels_last(drawn: Floats, path: Path) -> Floats:
     if drawn.ndim == 4 and drawn.shape[3] in {1, 3}:
         return drawn
     raise InputError(f"{path} returns an array of shape {drawn.shape}, not grey or RGB images; export it so")
-
-
-def _sized(image: Pixels, shape: Shape) -> Pixels:
-    from PIL import Image, ImageOps  # noqa: PLC0415  (an optional extra)
-
-    picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
-    picture = ImageOps.fit(picture, (shape.width, shape.height), Image.Resampling.BOX)
-    pixels: Pixels = np.asarray(picture.convert("L" if shape.channels == 1 else "RGB"), dtype=np.uint8)
-    return pixels.reshape(shape.height, shape.width, shape.channels)

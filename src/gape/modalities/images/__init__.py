@@ -42,6 +42,7 @@ class Images(Modality):
         "fonts": "FontImages",
         "fonts:FOLDER": "FontImages",
         "onnx:FILE": "LatentImages",
+        "diffusers:MODEL": "DiffusionImages",
     }
     own_embedders: ClassVar[Mapping[str, str]] = {
         "pixels": "PixelEmbedder",
@@ -97,6 +98,11 @@ class Images(Modality):
         kind, _, folder = spec.partition(":")
         if kind == "onnx":
             return LatentImages(folder, self.schema.shape, label)
+        if kind == "diffusers":
+            from gape.generators.images.diffusion import DiffusionImages  # noqa: PLC0415  (heavy)
+
+            prompt = self.schema.prompt if label is None else f"{self.schema.prompt}, {label}"
+            return DiffusionImages(folder, self.schema.shape, prompt)
         alone = label is not None and len(label) == 1
         return FontImages(self.schema.shape, label if alone and label else self.schema.characters, _faces(folder))
 

@@ -1,0 +1,50 @@
+"""What is claimed of tables beside AIM and MST, from the stored scores."""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean
+
+import pytest
+from experiments.tables import beside
+
+RESULTS = Path(__file__).parents[2] / "experiments" / "tables" / "results" / "beside"
+TABLES = ("adult", "flights", "magic")
+
+
+def means(table: str) -> dict[tuple[str, float], dict[str, float]]:
+    found = defaultdict(list)
+    for line in map(json.loads, (RESULTS / f"{table}.jsonl").read_text().splitlines()):
+        found[line["way"], line.get("epsilon", 0.0)].append(line)
+    names = ("TV1", "TV2", "AUC", "seconds")
+    return {
+        key: {name: mean(line[name] for line in lines) for name in names if name in lines[0]}
+        for key, lines in found.items()
+    }
+
+
+def test_the_summary_is_that_of_the_scores() -> None:
+    assert (RESULTS / "summary.md").read_text() == beside.summary(RESULTS)
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("other", ["AIM", "MST"])
+def test_the_survey_is_ahead_in_pairs_auc_and_time(table: str, other: str) -> None:
+    scores = means(table)
+    epsilons = [epsilon for way, epsilon in scores if way == other]
+    assert epsilons
+    for epsilon in epsilons:
+        ours, theirs = scores["survey", epsilon], scores[other, epsilon]
+        assert ours["TV2"] < theirs["TV2"]
+        assert ours["AUC"] > theirs["AUC"]
+        assert ours["seconds"] < theirs["seconds"] / 3
+        assert ours["TV1"] < 1.15 * theirs["TV1"]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_survey_is_ahead_of_rounds_of_votes(table: str) -> None:
+    scores = means(table)
+    ours, before = scores["survey", 1.0], scores["evolution", 1.0]
+    assert ours["TV1"] < before["TV1"] / 3
+    assert ours["TV2"] < before["TV2"] / 3
+    assert ours["AUC"] > before["AUC"]
