@@ -28,7 +28,10 @@ _SHOWN_CHARACTERS = 240
 
 @errors_in_one_line()
 def demo(
-    out: Annotated[Path, typer.Option(help="New folder for the run and its figures.")] = Path("gape-demo"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="New folder for the run and its figures. Defaults to gape-demo, or gape-demo-images."),
+    ] = None,
     epsilon: Annotated[float, typer.Option(help="Epsilon of each run; inf for no noise and no privacy.")] = 4.0,
     seed: Annotated[int, typer.Option(help="Random seed for everything except the noise, which is never seeded.")] = 0,
     clusters: Annotated[  # noqa: FBT002  (a typer flag)
@@ -43,6 +46,7 @@ def demo(
     The posts are in the public domain and stand in for private data, so the demo may show them.
     """
     console = output()
+    out = out or Path("gape-demo-images" if images else "gape-demo")
     if clusters:
         _clusters(console, out, epsilon, seed)
         return

@@ -136,7 +136,8 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
     else:
         state = f"stopped; resume with `gape resume {quote(str(run))}`"
     step = ", candidates of the next are written" if now.voting else ""
-    rows = {"state": state, "rounds": f"{now.rounds_done} of {now.rounds} done{step}"}
+    rounds = f"{now.rounds_done} of {now.rounds} done{step}" if now.rounds else "none: the rows fit a survey"
+    rows = {"state": state, "rounds": rounds}
     if len(now.lineages) > 1:
         rows["lineages"] = _lineages(now)
     if now.repeating is not None:

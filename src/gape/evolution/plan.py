@@ -82,6 +82,11 @@ class Plan:
         return tuple(Release(self.sigma, self.neighbours, answers) for answers in self.answers)
 
     @property
+    def by_survey(self) -> bool:
+        """Whether a survey alone decides: the samples are those it leads to, and there are no rounds."""
+        return bool(self.answers) and not self.rounds
+
+    @property
     def releases(self) -> tuple[Release, ...]:
         """All releases of the run, in their order."""
         return (*self.survey, *(self.release,) * self.rounds)

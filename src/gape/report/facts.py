@@ -57,17 +57,20 @@ def promise(record: RunRecord) -> str:
 
 def key_figures(record: RunRecord) -> dict[str, str]:
     """Return the large numbers at the top of the page."""
-    figures = {
-        "voting rounds": f"{record.last}" if record.finished else f"{record.last} of {record.plan.rounds}",
-        "candidates voted on": f"{_candidates(record):,}",
-    }
+    if record.plan.by_survey:
+        figures = {f"answers per {unit_protected(record)}, at most": f"{sum(record.plan.answers):,}"}
+    else:
+        figures = {
+            "voting rounds": f"{record.last}" if record.finished else f"{record.last} of {record.plan.rounds}",
+            "candidates voted on": f"{_candidates(record):,}",
+        }
     if not is_private(record):
         return figures | {"guarantee": "none"}
     planned = "" if record.finished else " (planned)"
     return {
         f"epsilon{planned}": stated(epsilon_of(record), 3),
         f"delta{planned}": _scientific(record.plan.delta),
-        "noise sigma, in votes": f"{record.sigma:.3g}",
+        f"noise sigma, in {'counts' if record.plan.by_survey else 'votes'}": f"{record.sigma:.3g}",
         **figures,
     }
 
@@ -89,10 +92,12 @@ def guarantee(record: RunRecord) -> dict[str, str]:
         f"Votes per {unit}": f"at most {plan.votes_per_unit} per release",
     }
     if plan.answers:
-        asked = f"at most {sum(plan.answers)} in {len(plan.answers)} releases before the first round"
+        before = "" if plan.by_survey else " before the first round"
+        asked = f"at most {sum(plan.answers)} in {len(plan.answers)} releases{before}"
         terms[f"Answers per {unit} to public questions"] = asked
-    if plan.answers and not plan.rounds:
+    if plan.by_survey:
         terms["Mechanism"] = "Noisy answers to public questions, with discrete Gaussian noise on each count."
+        terms["Noise"] = f"sigma {plan.sigma:.4g} on each count, in each of {len(plan.releases)} releases"
         del terms[f"Votes per {unit}"]
     if record.statement is not None:
         terms["Noise source"] = "the operating system's secure generator; no seed exists"
@@ -103,13 +108,16 @@ def guarantee(record: RunRecord) -> dict[str, str]:
 def settings_in_words(record: RunRecord) -> dict[str, str]:
     """Return the public settings. Files and addresses are mentioned without their names."""
     plan, nouns = record.plan, record.modality.nouns
-    terms = {
-        f"{nouns.capitalize()} to generate": f"{plan.samples:,}",
+    evolution = {
         "Rounds": f"{plan.rounds}",
         f"Initial {nouns}": f"{plan.initial:,}",
         f"Variations per {nouns[:-1]}": f"{len(plan.scales) * plan.copies} per round, "
         f"{'in addition to' if plan.keep else 'instead of'} the original",
         "Variation scales": ", ".join(f"{scale:g}" for scale in plan.scales),
+    }
+    terms = {
+        f"{nouns.capitalize()} to generate": f"{plan.samples:,}",
+        **({} if plan.by_survey else evolution),
         "Seed": f"{plan.seed}, for everything except the noise",
     }
     if record.versions:
@@ -126,7 +134,8 @@ def cost(record: RunRecord) -> dict[str, str]:
     The duration of voting may depend on the private data, so it is left out.
     """
     answers, tokens = stored_tokens(record.layout.answers)
-    terms = {"Candidates voted on": f"{_candidates(record):,} in {record.last} rounds"}
+    voted = {"Candidates voted on": f"{_candidates(record):,} in {record.last} rounds"}
+    terms = {} if record.plan.by_survey else voted
     if answers:
         terms["Model responses"] = f"{answers:,}"
         terms["Tokens"] = f"{tokens.prompt:,} input, {tokens.completion:,} output"

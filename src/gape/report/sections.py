@@ -72,8 +72,10 @@ def _scores(internal: Internal) -> View:
     }
 
 
-def _signal(record: RunRecord) -> View:
+def _signal(record: RunRecord) -> View | None:
     title = "Signal and noise"
+    if record.plan.by_survey:
+        return None
     if not record.rounds:
         return {"title": title, "lead": "No votes yet.", "histograms": []}
     signals = measure_all(record.rounds, record.sigma)

@@ -14,6 +14,11 @@ def lede(record: RunRecord, *, internal: bool) -> str:
     """Say how the samples were made and what the page contains."""
     count, noun = len(record.samples(record.last)), record.modality.nouns
     origin = f"{count:,} initial {noun}. No private record has voted yet."
+    if record.plan.by_survey:
+        origin = (
+            f"{count:,} {noun} that fit the answers of private records to public questions. "
+            f"{'Noise' if record.sigma else 'No noise'} was added to the counts of the answers."
+        )
     if record.rounds:
         rounds = "one round" if record.last == 1 else f"{record.last} rounds"
         origin = (
@@ -22,7 +27,8 @@ def lede(record: RunRecord, *, internal: bool) -> str:
         )
     if internal:
         return f"{origin} This page also shows private points."
-    votes = "noisy votes" if record.sigma else "votes"
+    votes = "counts of answers" if record.plan.by_survey else "votes"
+    votes = f"noisy {votes}" if record.sigma else votes
     return f"{origin} This page contains only synthetic {noun}, {votes} and public settings."
 
 
@@ -67,6 +73,8 @@ def of_effective(signals: list[Signal], samples: int) -> str:
 def of_map(record: RunRecord) -> str:
     """Say how much the last round has changed."""
     size = len(record.samples(record.last))
+    if record.plan.by_survey:
+        return f"The {size:,} {record.modality.nouns}."
     if not record.rounds:
         return f"The {size:,} initial {record.modality.nouns}, as generated."
     last = record.rounds[-1]
@@ -109,6 +117,8 @@ def of_regions(regions: Regions, noun: str) -> str:
 def of_samples(record: RunRecord) -> str:
     """Say where the last samples come from."""
     size, initial = len(record.samples(record.last)), len(record.start)
+    if record.plan.by_survey:
+        return f"The {size:,} {record.modality.nouns} that fit the survey."
     if not record.rounds:
         return f"The {size:,} initial {record.modality.nouns}; no round is done yet."
     origins, varied = record.ways

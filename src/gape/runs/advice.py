@@ -182,8 +182,11 @@ def _tokens(first: int, varied: int, writer: WritingFigures) -> tuple[int, int]:
 def _survey_remarks(plan: Plan, units: int) -> list[str]:
     """Say how fine a survey without rounds can be."""
     share = 3 * plan.sigma / units
-    once = f"A count that is asked for once has noise of {plan.sigma:.3g}: less than {share:.1%} of the records drown"
-    remarks = [f"{once}. Columns, and pairs that depend on each other, are asked for many times."]
+    noise = f"A count that is asked for once has noise of {plan.sigma:.3g}"
+    remarks = [
+        f"{noise}, so cells with less than {share:.1%} of the records are lost in it.",
+        "Columns, and pairs of columns that depend on each other, are asked for many times.",
+    ]
     if share > LARGEST_CELL:
         remarks.append("That is little: the rows will hardly follow the data. Use more epsilon, or fewer columns.")
     if plan.delta > 1 / units:

@@ -52,7 +52,7 @@ def expand(
     chosen = folder.agreed(uses, **settings)
     plan = make_plan(chosen)
     samples = record.samples(record.last)
-    surveyed = bool(plan.answers) and not plan.rounds
+    surveyed = plan.by_survey
     conditions = [read_condition(text, _columns(chosen, samples)) for text in where]
     if count <= len(samples) and not conditions:
         raise InputError(f"count must be more than the {len(samples)} samples of the run, got {count}; raise it")

@@ -1,8 +1,9 @@
-"""Images from a diffusion model: a tiny pipeline that is built here, where diffusers is installed."""
+"""Images from a diffusion model: a tiny pipeline that is built here."""
 
 import json
 from pathlib import Path
 
+import diffusers
 import numpy as np
 import pytest
 import torch
@@ -15,7 +16,6 @@ from gape.embedders.images.pixels import PixelEmbedder
 from gape.embedders.images.png import Shape, stack
 from gape.generators.images.diffusion import DiffusionImages
 
-diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the library
 
 

@@ -122,8 +122,11 @@ def test_more_rows_score_no_worse(run: Path, folder: Path, tmp_path: Path) -> No
 
 def test_it_is_reported_and_exported(run: Path, tmp_path: Path) -> None:
     assert command("report", run, "--out", tmp_path / "report.html").exit_code == 0
-    assert "answers to public questions" in (tmp_path / "report.html").read_text().lower()
-    assert command("status", run).exit_code == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "500 rows that fit the answers of private records to public questions. Noise was added" in page
+    assert "initial rows" not in page
+    assert "Signal and noise" not in page
+    assert "none: the rows fit a survey" in command("status", run).stdout
 
 
 class StoppedError(Exception):
