@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
 from typing import Any
@@ -29,7 +30,7 @@ def import_torch() -> Any:
     return torch
 
 
-class NetworkEmbedder:
+class NetworkEmbedder(ABC):
     """A network that turns images into points. The images stay on this machine.
 
     Private images are embedded one by one, so that each changes no point but its own; on a GPU the computation for one
@@ -44,9 +45,9 @@ class NetworkEmbedder:
         self._batch = 1
         self._tell: Listener = nobody
 
+    @abstractmethod
     def features(self, images: Any) -> Any:
         """Return the output of the network, (b, d), for normalised images, (b, 3, side, side)."""
-        raise NotImplementedError
 
     def scaled(self, rows: Points) -> Points:
         """Return outputs, (n, d), as points with norms of at most 1: of length 1 unless a network overrides it."""
