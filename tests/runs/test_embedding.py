@@ -286,11 +286,11 @@ class TestRuns:
 
     def test_another_embedder_is_refused_in_one_sentence(self, data: Path, minilm: MiniLM) -> None:
         folder = embed_texts(chosen(data, text="review"), data.parent / "vectors")
-        require_embedder(folder, minilm)
+        require_embedder(chosen(folder.path), folder, minilm)
         with pytest.raises(
             InputError, match=r"was embedded by minilm, MiniLM\(.*256\), not by MiniLM\(.*128\); run with"
         ):
-            require_embedder(folder, MiniLM(max_tokens=128))
+            require_embedder(chosen(folder.path), folder, MiniLM(max_tokens=128))
         with pytest.raises(InputError, match="was embedded by minilm"):
             make_electorate(chosen(folder.path), folder, MiniLM(max_tokens=128))
         service = chosen(folder.path, embedder="openai:e", base_url="http://127.0.0.1:9/v1")

@@ -1,4 +1,4 @@
-"""`gape embed`: embed private texts into vectors on disk, for datasets larger than memory."""
+"""`gape embed`: embed private records into vectors on disk, for datasets larger than memory."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ _INTERVAL = 30.0  # seconds between two lines of progress outside a terminal
 
 @errors_in_one_line()
 @takes_some_settings(
+    "modality",
     "schema",
     "text",
     "label",
@@ -44,11 +45,11 @@ def embed(
         ),
     ] = None,
 ) -> None:
-    """Embed any number of private texts once, into a folder that `gape run` accepts as DATA.
+    """Embed any number of private texts or images once, into a folder that `gape run` accepts as DATA.
 
     Runs then count votes from disk, in memory that does not grow with the data. The result is the same, and the same
-    ledger is charged. The folder is as private as the texts; the texts are not needed afterwards. To resume after a
-    stop, repeat the command.
+    ledger is charged. The folder is as private as the data, which is not needed afterwards. To resume after a stop,
+    repeat the command.
     """
     weights = MINILM if settings.embedder == "minilm" else None
     if weights is not None and not weights.fetched:

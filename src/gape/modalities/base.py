@@ -7,8 +7,8 @@ and never asks which one it is. `docs/modalities.md` writes one from scratch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -127,6 +127,23 @@ class Modality:
         """Read private records. No message may contain any part of one."""
         raise InputError(f"there is no built-in reader of {self.nouns}; set up the run in Python")
 
+    def blocks(self, source: object, columns: Columns, most: int) -> Iterator[Records]:
+        """Read private records for `gape embed`, at most `most` at a time, in the order and with the names of `read`.
+
+        Here all of them are in memory before the first block.
+        """
+        records = self.read(source, columns)
+        for start in range(0, len(records) or 1, most):
+            some = slice(start, start + most)
+            yield replace(
+                records,
+                content=records.content[some],
+                labels=None if records.labels is None else records.labels[some],
+                users=None if records.users is None else records.users[some],
+                dropped=0 if start else records.dropped,
+                contents=None if records.contents is None else records.contents[some],
+            )
+
     def read_corpus(self, path: str, column: str | None) -> Samples:
         """Read public records for the generator corpus:FILE, which chooses from them."""
         raise InputError(f"{self.nouns} cannot be chosen from a corpus, got {path}; leave the generator out")
@@ -165,6 +182,10 @@ class Modality:
     def make_embedder(self, spec: str) -> Embedder:
         """Return one of the modality's own embedders."""
         return self.embedder()
+
+    def identity(self, embedder: Embedder) -> str:
+        """Describe an embedder with all that its vectors depend on: a run votes only with vectors of its own kind."""
+        return repr(embedder)
 
     @property
     def domain(self) -> str | None:

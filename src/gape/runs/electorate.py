@@ -84,7 +84,10 @@ def read_records(settings: Settings, source: object = None) -> Records:
     if source is None and not settings.data:
         raise InputError("there is no data; name a file of private texts")
     if source is None and is_vector_folder(settings.data):
-        raise InputError(f"{settings.data} holds vectors, and here the texts are needed; name the file they came from")
+        raise InputError(
+            f"{settings.data} holds vectors, and here the {settings.records.nouns} are needed; name the data they came "
+            "from"
+        )
     return settings.records.read(
         settings.data if source is None else source, Columns(settings.text, settings.label, settings.user)
     )
@@ -97,16 +100,16 @@ def open_private(settings: Settings, source: object = None) -> Here:
     return read_records(settings, source)
 
 
-def require_embedder(private: Private, embedder: Embedder) -> None:
-    """Refuse an embedder that may not see the texts, or that did not make the vectors."""
+def require_embedder(settings: Settings, private: Private, embedder: Embedder) -> None:
+    """Refuse an embedder that may not see the records, or that did not make the vectors."""
     if not isinstance(private, VectorFolder):
         require_private_embedding(embedder)  # each worker checks its own as well
         return
     origin = private.manifest.origin
-    if (identity := repr(embedder)) != origin.identity:
+    if (identity := settings.records.identity(embedder)) != origin.identity:
         raise InputError(
             f"{private.path} was embedded by {origin.embedder}, {origin.identity}, not by {identity}; run with that "
-            "embedder, or embed the texts again"
+            f"embedder, or embed the {settings.records.nouns} again"
         )
 
 
@@ -134,7 +137,7 @@ def make_electorate(
     settings: Settings, private: Private, embedder: Embedder
 ) -> TextElectorate | StreamedElectorate | RayElectorate:
     """Embed the private records once, in memory, if the embedder may see them, or let them vote where they are."""
-    require_embedder(private, embedder)
+    require_embedder(settings, private, embedder)
     per_record = settings.votes_per_record or 1
     votes = settings.votes_per_unit or per_record, per_record
     if isinstance(private, RayElectorate):

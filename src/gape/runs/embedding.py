@@ -1,10 +1,10 @@
-"""Private texts as vectors on disk, embedded once for any number of runs."""
+"""Private texts and other records as vectors on disk, embedded once for any number of runs."""
 
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -37,21 +37,23 @@ def embed_texts(
     vectors: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> VectorFolder:
-    """Embed private texts into a folder from which any number of runs can vote, or resume doing so, and open it.
+    """Embed private records into a folder from which any number of runs can vote, or resume doing so, and open it.
 
-    The folder is as private as the texts, which are no longer needed. Of the settings, only data, columns, embedder and
-    ledger matter. Memory does not grow with the data. After an interruption, the same call resumes at the last batch,
-    and the finished folder is the same, byte for byte. With `vectors` nothing is embedded: that column of a parquet
-    file contains the vectors, as fixed-size lists of numbers. Without a column of texts beside it, the ledger
-    identifies the data by its vectors. A finished folder is opened unchanged. `progress` receives the number of records
-    so far.
+    The folder is as private as the records, which are no longer needed. Of the settings, only data, modality, schema,
+    columns, embedder and ledger matter. Memory does not grow with the number of texts or images. After an interruption,
+    the same call resumes at the last batch, and the finished folder is the same, byte for byte. With `vectors` nothing
+    is embedded: that column of a parquet file contains the vectors, as fixed-size lists of numbers. Without a column of
+    texts beside it, the ledger identifies the data by its vectors. A finished folder is opened unchanged. `progress`
+    receives the number of records so far.
     """
     path, settings = Path(folder), settings.anchored()
-    if not settings.records.on_disk or (vectors is not None and not settings.records.plain_texts):
+    if not settings.records.on_disk:
         raise InputError(
             f"{settings.records.nouns} of the modality {settings.modality} are embedded by each run, and not into a "
             "folder; run on the data itself"
         )
+    if vectors is not None and not settings.records.plain_texts:
+        raise InputError(f"vectors are read for texts, not for {settings.records.nouns}; leave vectors out")
     rows = _rows(settings, source) if vectors is None else _vector_rows(settings, vectors)
     embedder = make_embedder(settings)
     if rows.width is None:
@@ -61,7 +63,7 @@ def embed_texts(
             f"{settings.embedder} returns {width} numbers per text, not {rows.width}; name the embedder of the vectors"
         )
     ledger = settings.ledger or (None if source is not None else settings.data + LEDGER_SUFFIX)
-    origin = Origin(rows.source, rows.columns, settings.embedder, repr(embedder), ledger)
+    origin = Origin(rows.source, rows.columns, settings.embedder, settings.records.identity(embedder), ledger)
     if (path / MANIFEST).exists():
         whole = VectorFolder(path)
         _refuse_other_origin(path, whole.manifest.origin, origin)
@@ -124,20 +126,22 @@ def _rows(settings: Settings, source: object) -> _Rows:
     """Read the records of any modality that can be on disk."""
     if source is None and not settings.data:
         raise InputError("there is no data; name a file of private texts")
-    return _text_rows(settings, source) if settings.records.plain_texts else _whole_rows(settings, source)
+    return _text_rows(settings, source) if settings.records.plain_texts else _block_rows(settings, source)
 
 
-def _whole_rows(settings: Settings, source: object) -> _Rows:
-    """Read rows with texts. They are held in memory until all are embedded."""
-    records = settings.records.read(settings.data if source is None else source, Columns(user=settings.user))
+def _block_rows(settings: Settings, source: object) -> _Rows:
+    """Read records that are not plain texts, in the blocks of their modality."""
+    columns = Columns(settings.text, settings.label, settings.user)
+    blocks = settings.records.blocks(settings.data if source is None else source, columns, _TEXTS_AT_ONCE)
+    first = next(blocks)  # it names the source
 
     def batches() -> Iterator[_Batch]:
-        for start in range(0, len(records), _TEXTS_AT_ONCE):
-            some = slice(start, start + _TEXTS_AT_ONCE)
-            users = None if records.users is None else records.users[some].tolist()
-            yield _Batch(list((records.contents or ())[some]), records.content[some].tolist(), None, users)
+        for block in chain([first], blocks):
+            labels, users = (None if names is None else names.tolist() for names in (block.labels, block.users))
+            contents = block.contents or record_contents(block.content, block.users)
+            yield _Batch(list(contents), block.content.tolist(), labels, users, dropped=block.dropped)
 
-    return _Rows(records.source, {"text": None, "label": None, "user": settings.user}, batches)
+    return _Rows(first.source, asdict(columns), batches)
 
 
 def _text_rows(settings: Settings, source: object) -> _Rows:

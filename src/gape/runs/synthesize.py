@@ -225,7 +225,7 @@ def _run(
     tracker = Tracker(plan, settings.prices, report, writes=writes(settings))
     require_votes_may_leave(settings)
     embedder = make_embedder(settings)
-    require_embedder(private, embedder)
+    require_embedder(settings, private, embedder)
     refuse_shared_corpus(settings, private, lambda: embedder)
     with (
         _writer(settings, folder.layout.answers, tracker.waiting) as bare,

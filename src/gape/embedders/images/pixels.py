@@ -6,9 +6,7 @@ import numpy as np
 
 from gape.core.errors import InputError
 from gape.core.types import Floats, Points, Samples
-from gape.embedders.images.png import stack
-
-_AT_ONCE = 4096  # images in float64
+from gape.embedders.images.png import decode
 
 
 @dataclass(frozen=True)
@@ -26,15 +24,18 @@ class PixelEmbedder:
             raise InputError(f"side must be at least 1, got {self.side}; 14 is usual")
 
     def embed(self, samples: Samples) -> Points:
-        """Return one float32 row per image, (n, cells x channels)."""
-        parts = [self._embed_block(samples[start : start + _AT_ONCE]) for start in range(0, len(samples), _AT_ONCE)]
-        return np.concatenate(parts) if parts else np.empty((0, self.side**2), dtype=np.float32)
-
-    def _embed_block(self, samples: Samples) -> Points:
-        pixels = stack(samples) / 255.0  # (n, h, w, c)
-        rows, columns = (_means(size, min(size, self.side)) for size in pixels.shape[1:3])
-        cells = np.einsum("ah,nhwc,bw->nabc", rows, pixels, columns, optimize=True).reshape(len(pixels), -1)
-        points: Points = (cells / np.sqrt(cells.shape[1])).astype(np.float32)
+        """Return one float32 row per image, (n, cells x channels). Each is computed by itself, in little memory."""
+        if not len(samples):
+            return np.empty((0, self.side**2), dtype=np.float32)
+        shape = decode(samples[0]).shape
+        rows, columns = (_means(size, min(size, self.side)) for size in shape[:2])
+        points: Points = np.empty((len(samples), len(rows) * len(columns) * shape[2]), dtype=np.float32)
+        for index, sample in enumerate(samples):
+            image = decode(sample)  # (h, w, c)
+            if image.shape != shape:
+                raise InputError("images must have one size; resize them to that of the schema")
+            cells = columns @ np.tensordot(rows, image / 255.0, axes=1)  # (rows, columns, c)
+            points[index] = cells.ravel() / np.sqrt(cells.size)
         return points
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,13 +21,14 @@ from gape.generators.images.fonts import FontImages
 from gape.generators.images.latents import LatentImages
 from gape.modalities.base import Columns, Modality, contents_of
 from gape.modalities.images.decoding import read_image, require_pillow
-from gape.modalities.images.load import load_images
+from gape.modalities.images.load import image_blocks, load_images
 from gape.modalities.images.schema import ImageSchema
 from gape.modalities.images.shown import THUMBNAIL, as_dots, thumbnail
 from gape.modalities.records import Records
 
 __all__ = ["ImageSchema", "Images", "load_images"]
 
+_BLOCK = 2**26  # bytes of pixels that `gape embed` holds together
 _STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])  # as `datasets` stores images
 
 
@@ -50,6 +52,7 @@ class Images(Modality):
         "hf:MODEL": "ImageModel",
     }
     scales = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
+    on_disk = True
     per_second = 2_000.0  # of 28 x 28 pixels, on one core
     written_by = "none: characters drawn with fonts"
     compared_by = "the brightness of their pixels"
@@ -85,6 +88,11 @@ class Images(Modality):
         """Read images, with their labels and users if these are named."""
         return load_images(source, self.schema.shape, columns)
 
+    def blocks(self, source: object, columns: Columns, most: int) -> Iterator[Records]:
+        """Read images block by block: the larger they are, the fewer at a time."""
+        fitting = _BLOCK // math.prod(self.schema.shape)
+        return image_blocks(source, self.schema.shape, columns, max(1, min(most, fitting)))
+
     def read_corpus(self, path: str, column: str | None) -> Samples:
         """Read public images."""
         return load_images(path, self.schema.shape, Columns(column)).content
@@ -118,6 +126,10 @@ class Images(Modality):
 
             return ImageModel(model)
         return PixelEmbedder()
+
+    def identity(self, embedder: Embedder) -> str:
+        """Describe an embedder with the size of the images, on which its vectors depend."""
+        return f"{embedder!r} of images {self.schema.shape}"
 
     def public_embedder(self) -> Embedder:
         """Return the embedder of pixels, which needs no model."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 import numpy as np
 
 from gape.core.errors import InputError
@@ -9,7 +12,7 @@ from gape.core.types import as_samples
 from gape.embedders.images.png import DIGITS, Shape, encode
 from gape.modalities.base import Columns
 from gape.modalities.images.decoding import read_image, read_pixels, require_pillow
-from gape.modalities.images.sources import open_source
+from gape.modalities.images.sources import Source, open_source
 from gape.modalities.records import Records
 
 
@@ -26,11 +29,25 @@ def load_images(source: object, shape: Shape | None = None, columns: Columns | N
 
     The ledger identifies an image by all of its pixels before resizing, and by its user.
     """
+    return next(image_blocks(source, shape or DIGITS, columns or Columns(), None))
+
+
+def image_blocks(source: object, shape: Shape, columns: Columns, most: int | None) -> Iterator[Records]:
+    """Read what `load_images` reads, `most` images at a time, or all of them together."""
     require_pillow()
-    shape = shape or DIGITS
-    opened = open_source(source, columns or Columns())
+    opened = open_source(source, columns)
+    block = _decoded(opened, shape, most)
+    if not len(block):
+        raise InputError(f"{opened.name} holds no images; add at least one record")
+    while len(block):
+        yield block
+        block = _decoded(opened, shape, most)
+
+
+def _decoded(opened: Source, shape: Shape, most: int | None) -> Records:
+    """Decode the next images of a source, each as soon as it is read."""
     texts, labels, users, contents = [], [], [], []
-    for item in opened.items:
+    for item in islice(opened.items, most):
         if isinstance(item.raw, np.ndarray):
             pixels, digest = read_pixels(item.raw, shape, item.where)
         else:
@@ -39,8 +56,6 @@ def load_images(source: object, shape: Shape | None = None, columns: Columns | N
         labels.append(item.label)
         users.append(item.user)
         contents.append(digest + b"\0" + (item.user or "").encode(errors="replace"))
-    if not texts:
-        raise InputError(f"{opened.name} holds no images; add at least one record")
     return Records(
         as_samples(texts),
         as_samples(labels) if opened.has_labels else None,
