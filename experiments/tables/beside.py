@@ -25,6 +25,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 
+from gape.core.protocols import SurveyGenerator
 from gape.core.types import Floats
 from gape.evolution.evolve import evolve
 from gape.metrics import sinkhorn1
@@ -46,6 +47,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "survey": {},
     "evolution": {"survey": False},
     "survey and evolution": {"survey": True, "rounds": 10, "samples": 2000},
+    "survey, expanded": {},  # by `gape expand`, to four times as many rows
 }
 
 
@@ -81,8 +83,12 @@ def make(args: argparse.Namespace) -> None:
     generator = make_generator(settings, None, make_prompts(settings, None), None)
     ledger = Ledger(":memory:", Budget(math.inf, plan.delta))
     parts = make_electorate(settings, records, embedder), make_selector(settings, plan), Account(ledger, "run")
-    *_, last = evolve(plan, generator, embedder, *parts, noise=SeededNoise(args.seed))
-    store(args.work, args.way, args.epsilon, args.seed, schema.codes(last.synthetic), time.process_time() - began)
+    first, *later = evolve(plan, generator, embedder, *parts, noise=SeededNoise(args.seed))
+    rows = (first, *later)[-1].synthetic
+    if args.way == "survey, expanded" and isinstance(generator, SurveyGenerator):
+        informed = generator.informed(first.answers, plan.sigma)
+        rows = informed.random(4 * len(rows), np.random.default_rng([args.seed, *b"expand"]))
+    store(args.work, args.way, args.epsilon, args.seed, schema.codes(rows), time.process_time() - began)
 
 
 def store(work: Path, way: str, epsilon: float, seed: int, codes: Floats, seconds: float) -> None:

@@ -3,7 +3,8 @@
 import os
 import sqlite3
 import stat
-from contextlib import closing
+import weakref
+from contextlib import closing, suppress
 from pathlib import Path
 
 from gape.core.errors import RunError, in_one_line
@@ -15,6 +16,20 @@ _FORMS = ("mode=ro&immutable=1", "mode=ro")
 def reading(path: str | Path) -> sqlite3.Connection:
     """Open a SQLite file read-only."""
     return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=_WAIT_SECONDS)
+
+
+def closed_with(owner: object, database: sqlite3.Connection) -> "weakref.finalize[[sqlite3.Connection], object]":
+    """Close a database when its owner is closed or collected. The result, when called, closes it now.
+
+    Garbage may be collected in any thread, and a connection can be closed only in its own. In another one it is left to
+    the next collection, which frees the connection itself.
+    """
+    return weakref.finalize(owner, _close, database)
+
+
+def _close(database: sqlite3.Connection) -> None:
+    with suppress(sqlite3.ProgrammingError):
+        database.close()
 
 
 def refuse_other_database(path: str | Path, schema: str, what: str) -> None:

@@ -3,13 +3,12 @@
 import hashlib
 import json
 import sqlite3
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
-from gape._support.databases import make_private, reading, refuse_other_database
+from gape._support.databases import closed_with, make_private, reading, refuse_other_database
 from gape.core.errors import RunError, in_one_line
 from gape.language.request import Completion, LanguageModel, Request, burst_of
 from gape.language.spending import Tokens
@@ -40,7 +39,7 @@ class Stored:
             refuse_other_database(self.path, _SCHEMA, "a file of stored answers")
             # Without an isolation level each statement is its own transaction.
             self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
-            self._finalizer = weakref.finalize(self, self._database.close)
+            self._finalizer = closed_with(self, self._database)
             self._open()
 
     def __repr__(self) -> str:
@@ -78,7 +77,7 @@ class Stored:
 
     def close(self) -> None:
         """Close the file. Everything in it is already stored."""
-        self._finalizer()  # now: later it would run in whichever thread collects garbage, which SQLite refuses
+        self._finalizer()
 
     def _key(self, request: Request) -> bytes:
         # Without a schema, a request has the key that it had before there were any.

@@ -17,7 +17,6 @@ import json
 import math
 import secrets
 import sqlite3
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from gape._support.databases import make_private, refuse_other_database
+from gape._support.databases import closed_with, make_private, refuse_other_database
 from gape._support.files import is_locked
 from gape.core.errors import BudgetError, InputError, PrivacyError, RunError, in_one_line
 from gape.core.types import NoisyVotes
@@ -93,7 +92,7 @@ class Ledger:
         with self._usable():
             # Transactions are begun and ended explicitly, below.
             self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
-            self._finalizer = weakref.finalize(self, self._database.close)
+            self._finalizer = closed_with(self, self._database)
             self._database.execute("PRAGMA synchronous = EXTRA")
             self._database.execute("PRAGMA trusted_schema = OFF")
         if budget is not None:  # otherwise the ledger exists, or the file is refused below
@@ -120,7 +119,7 @@ class Ledger:
 
     def close(self) -> None:
         """Close the file. Everything in it is already on disk."""
-        self._finalizer()  # now: later it would run in whichever thread collects garbage, which SQLite refuses
+        self._finalizer()
 
     @property
     def mark(self) -> str:
