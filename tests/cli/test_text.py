@@ -302,6 +302,21 @@ def test_a_cap_says_how_to_go_on(server: FaultyServer, here: Path) -> None:
     assert (here / "runs" / "reviews" / "release" / "PRIVACY.txt").exists()
 
 
+def test_a_cap_covers_embeddings(server: FaultyServer, here: Path) -> None:
+    server.delay = 0.0
+    embedding = ["--embedder", "openai:tiny", "--embedding-price", "1000", "--private-text-may-leave"]
+    command = by_service(server, "--epsilon", "4", *embedding)
+    planned = gape("plan", *command[1:])
+    assert re.search(r"embedding +about [\d,]+ tokens read by openai:tiny", planned.stdout)
+    assert re.search(r"cost +about \d+\.\d+, without answers: give their price", planned.stdout)
+    early = gape(*command, "--max-cost", "0.2")
+    assert (early.exit_code, (here / "runs").exists()) == (1, False)
+    assert "repeat the command with --max-cost" in early.stderr.splitlines()[-1]
+    stopped = gape(*command, "--max-cost", "1")
+    assert "`gape resume runs/reviews` with --max-cost" in stopped.stderr.splitlines()[-1]
+    assert gape("resume", "runs/reviews", "--max-cost", "100", "--private-text-may-leave").exit_code == 0
+
+
 def test_models(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = gape("models", "list")
     assert all(name in listed.stdout for name in KNOWN)

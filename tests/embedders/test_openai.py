@@ -12,6 +12,9 @@ from gape.embedders.cached import Cached
 from gape.embedders.identity import IdentityEmbedder
 from gape.embedders.openai import OpenAIEmbedder
 from gape.embedders.privacy import require_private_embedding
+from gape.language.openai import OpenAIModel
+from gape.language.request import Request
+from gape.language.spending import Purse
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +84,37 @@ def test_caps_hold_here_too(serve: Callable[..., FaultyServer]) -> None:
     with pytest.raises(SpendingError):
         embedder.embed(np.tile(SOME, 5))
     assert server.tokens == embedder.usage.prompt_tokens <= 150
+
+
+def test_a_service_that_writes_and_one_that_embeds_share_their_caps(serve: Callable[..., FaultyServer]) -> None:
+    server, purse = serve(), Purse(None, 0.01, (2.0, 50.0))
+    writer = OpenAIModel(model="tiny", base_url=server.url, completion_price=2.0, purse=purse)
+    embedder = reach(server, prompt_price=50.0, purse=purse)
+    embedder.embed(SOME)
+    list(writer.complete([Request("Write.", seed=seed) for seed in range(3)]))
+    spent = embedder.usage.cost + writer.usage.cost
+    assert embedder.usage.cost == pytest.approx(60 * 50 / 1e6)
+    assert 0 < writer.usage.cost < spent <= 0.01
+    with pytest.raises(SpendingError, match=r"of a cost of 0\.01; raise the cap to continue") as refused:
+        embedder.for_public_texts().embed(np.tile(SOME, 10))
+    assert "60" not in str(refused.value)  # the tokens of private texts
+    with pytest.raises(SpendingError):
+        list(writer.complete([Request("Write.", seed=9)]))
+
+
+def test_private_texts_count_for_each_process_that_sent_them_and_public_ones_once(
+    serve: Callable[..., FaultyServer],
+) -> None:
+    server, public = serve(), list[int]()
+    first = reach(server, max_tokens_total=2000, sent=1, counted=public.append)
+    first.embed(SOME)  # 60 tokens, for the second time
+    assert (first.usage.prompt_tokens, first.usage.requests, public) == (120, 7, [])
+    first.for_public_texts().embed(texts("one two three"))
+    assert public == [3]
+    server.bodies.clear()
+    with pytest.raises(SpendingError):  # what was used before may be more than the cap
+        reach(server, max_tokens_total=500, sent=1).embed(SOME)
+    assert server.bodies == []
 
 
 def test_batches_need_a_size() -> None:

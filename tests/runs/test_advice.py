@@ -101,6 +101,17 @@ def test_no_noise_is_said_first() -> None:
     assert math.isinf(seen.signal)
 
 
+def test_an_embedding_service_reads_every_record_and_every_text_once() -> None:
+    chosen = Plan(samples=10, rounds=2, epsilon=4.0, delta=1e-4, initial=20)
+    figures = WritingFigures(words=100, model=False, embedding_price=2.0, embedding_service=True)
+    texts = 1000 + sum(calls_of(chosen))
+    expected = outlook(chosen, 1000, figures)
+    assert expected.embedded_tokens == round(texts * 135)
+    assert expected.cost == pytest.approx(2 * texts * 135 / 1e6)
+    assert outlook(chosen, 1000, figures, embedded=True).embedded_tokens == round((texts - 1000) * 135)
+    assert outlook(chosen, 1000, WritingFigures(embedding_price=2.0)).embedded_tokens == 0
+
+
 def test_tokens_cost_and_time_follow_from_the_writer() -> None:
     chat = WritingFigures(words=100, reads_sample=True, concurrency=10, prompt_price=1.0, completion_price=2.0)
     local = WritingFigures(words=100, rewritten=0.5, tokens_per_second=100.0)

@@ -58,7 +58,7 @@ def met(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Private texts that are embedded together with others, by any part of the package."""
     found: list[str] = []
     for name in ("runs.engine", "runs.synthesize", "runs.embedding", "evaluation.sources", "evaluation.compare.texts"):
-        monkeypatch.setattr(importlib.import_module(f"gape.{name}"), "make_embedder", lambda _: Padding(found))
+        monkeypatch.setattr(importlib.import_module(f"gape.{name}"), "make_embedder", lambda *_: Padding(found))
     return found
 
 

@@ -272,7 +272,7 @@ class TestWriters:
         assert stored_tokens(answers)[0] == 10
         chosen = settings(generator="openai:m", max_tokens_total=100, base_url="http://127.0.0.1:9/v1")
         inside: Any = make_model(chosen, answers)
-        assert inside.max_tokens_total == 100 - 10 * 8
+        assert inside.purse.max_tokens_total == 100 - 10 * 8
         with pytest.raises(SpendingError, match="has used its max_tokens_total of 50; raise it"):
             make_model(chosen.with_values(max_tokens_total=50), answers)
 

@@ -424,6 +424,37 @@ class TestService:
             agreed = settings.with_values(private_text_may_leave=True)
             assert run_text(agreed, data.parent / "run").privacy.private
 
+    def test_caps_cover_embeddings_and_hold_over_all_processes(self, data: Path) -> None:
+        with FaultyServer(model="e") as server:
+            settings = by_corpus(
+                data, embedder="openai:e", base_url=server.url, private_text_may_leave=True, embedding_price=1e6
+            )
+            other = str(data.parent / "other")
+            whole, records = data.parent / "whole", len(private_rows())
+            run_text(settings, whole)
+            needed = server.tokens
+            private = sum(len(row["review"].split()) for row in private_rows())
+            counts = json.loads((whole / "internal" / "embedded.json").read_text())
+            assert counts == {"times": 1, "tokens": needed - private}
+            with pytest.raises(SpendingError, match="the cap of a cost of 50; raise the cap"):
+                run_text(settings.with_values(max_cost=50.0, ledger=other), data.parent / "early")
+            assert not (data.parent / "early").exists()
+            folder = data.parent / "run"
+            before = server.tokens
+            cap = private + 150.0  # the last private text counts with its bytes before it is sent
+            with pytest.raises(SpendingError, match="raise the cap to continue"):
+                run_text(settings.with_values(max_cost=cap, ledger=other), folder)
+            assert private <= server.tokens - before <= cap
+            assert len(server.bodies) > records
+            with pytest.raises(SpendingError):  # the private texts were paid for once already
+                resume(folder, max_cost=private + 160.0, private_text_may_leave=True)
+            assert server.tokens - before <= private + 160
+            assert json.loads((folder / "internal" / "embedded.json").read_text())["times"] == 1
+            assert resume(folder, max_cost=10.0 * needed, private_text_may_leave=True).privacy.private
+            counts = json.loads((folder / "internal" / "embedded.json").read_text())
+            assert counts["times"] == 2
+            assert server.tokens - before == 2 * private + counts["tokens"]
+
 
 class TestOneLine:
     def test_a_list_of_texts_leaves_nothing_behind(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

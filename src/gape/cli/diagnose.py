@@ -27,6 +27,7 @@ from gape.runs.embedder import make_embedder
 from gape.runs.generator import Listener, make_generator, make_model, make_prompts, remembering
 from gape.runs.resolve import variations_of
 from gape.runs.settings import Settings
+from gape.runs.spending import make_purse
 
 _GROUP = "Diagnosis"
 _FIGURES = ("dimension.png", "decay.png", "bias.png")
@@ -53,16 +54,18 @@ def diagnose_generator(
     fetch_missing(settings)
     variation, scales, _ = variations_of(settings)
     settings = settings.with_values(variation=variation, scales=scales)
-    embedder = make_embedder(settings)
+    answers = out / "answers.sqlite"
+    purse = make_purse(settings, answers)
+    embedder = make_embedder(settings, purse)
     targets = _targets(settings, embedder) if settings.data else None
     out.mkdir(parents=True, exist_ok=True, mode=0o700)
     cached = Cached(embedder)
     terminal = notes()
     columns = (TextColumn("Varying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    answers = out / "answers.sqlite"
+    bare = make_model(settings, answers, purse=purse)
     with (
         Progress(*columns, console=terminal, transient=True) if terminal.is_terminal else nullcontext() as bar,
-        remembering(make_model(settings, answers), answers, Listener(lambda _: None, lambda _: None)) as model,
+        remembering(bare, answers, Listener(lambda _: None, lambda _: None)) as model,
     ):
         task = bar.add_task("", total=None) if bar else None
         seen = diagnose(

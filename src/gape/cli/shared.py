@@ -99,6 +99,8 @@ def resumable(folder: Path) -> Iterator[None]:
         raise type(error)(f"{error}, then {then}") from None
     except SpendingError as error:
         flag = "with --max-cost or --max-tokens-total" if "cap" in str(error) else ""
+        if not _begun(folder):
+            raise SpendingError(f"{error}: nothing was written yet, repeat the command {flag}".rstrip()) from None
         raise SpendingError(f"{error}: `gape resume {quote(str(folder))}` {flag}".rstrip()) from None
 
 

@@ -83,7 +83,7 @@ def run(
         "key_file",
         "api_version",
     ),
-    *("concurrency", "max_cost", "max_tokens_total", "exact_votes_may_leave", "corpus_may_share"),
+    *("concurrency", "embedding_price", "max_cost", "max_tokens_total", "exact_votes_may_leave", "corpus_may_share"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "private_text_may_leave"),
 )
 def resume(
@@ -141,9 +141,10 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
     }
     if topics := _topics(settings):
         rows["topics"] = topics
-    if settings.generator.startswith("openai:"):
-        halved = ", at the half price of batches" if settings.batch else ""
-        rows["cost"] = f"about {expected.cost:.2f}{halved}" if expected.cost else "not known: give the prices"
+    if expected.embedded_tokens:
+        rows["embedding"] = f"about {expected.embedded_tokens:,} tokens read by {settings.embedder}"
+    if cost := _cost(settings, expected):
+        rows["cost"] = cost
     if settings.batch:
         batches = sum(calls > 0 for calls in calls_of(chosen))
         rows["time"] = f"{batches} batches or more, one after another; the service answers each within a day"
@@ -154,6 +155,23 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
         table.add_row(name, escape(value))
     console.print(table)
     console.print()
+
+
+def _cost(settings: Settings, expected: Outlook) -> str:
+    """Say what services will cost; nothing if there is none."""
+    writing, embedding = settings.generator.startswith("openai:"), bool(expected.embedded_tokens)
+    if not expected.cost:
+        return "not known: give the prices" if writing or embedding else ""
+    halved = ", at the half price of batches" if settings.batch else ""
+    unknown = [
+        name
+        for name, missing in (
+            ("embeddings", embedding and not settings.embedding_price),
+            ("answers", writing and not any(settings.prices)),
+        )
+        if missing
+    ]
+    return f"about {expected.cost:.2f}{halved}" + (f", without {unknown[0]}: give their price" if unknown else "")
 
 
 def _votes(chosen: Plan, unit: str) -> str:

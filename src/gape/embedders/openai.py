@@ -1,8 +1,10 @@
 """Embeddings from an OpenAI-compatible service."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 from gape.core.errors import InputError, ServiceError
 from gape.core.types import Points, Samples
 from gape.language.http import Again, Endpoint, Job
-from gape.language.spending import Tokens
+from gape.language.spending import Meter, Purse, Tokens
 
 _MARKER_TOKENS = 16  # tokens that an embedding model may add to a text
 _LARGEST = 2**20  # bytes of one embedding as JSON: 16,384 numbers of 64 characters
@@ -32,6 +34,10 @@ class OpenAIEmbedder(Endpoint):
 
     batch: int = 1  # texts per request
     private_text_may_leave: bool = False
+    sent: int = 0  # times that earlier processes of a run have sent the same private texts, which counts under the caps
+    counted: Callable[[int], None] | None = field(default=None, repr=False, compare=False)  # tokens of public texts
+    begins: Callable[[], None] | None = field(default=None, repr=False, compare=False)  # before private texts are sent
+    _public: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,7 +50,9 @@ class OpenAIEmbedder(Endpoint):
     def for_public_texts(self) -> "OpenAIEmbedder":
         """Return the same service with many texts per request."""
         other = copy(self)
-        other.batch = max(self.batch, _PUBLIC)
+        other.batch, other._public = max(self.batch, _PUBLIC), True
+        if self.purse is not None:
+            other._meter = other._new_meter(self.purse)
         return other
 
     def embed(self, samples: Samples) -> Points:
@@ -56,13 +64,37 @@ class OpenAIEmbedder(Endpoint):
             )
         texts = [text or " " for text in samples.tolist()]  # services refuse empty texts
         jobs = [self._job(texts[start : start + self.batch]) for start in range(0, len(texts), self.batch)]
-        rows = dict(self.post("embeddings", jobs))
+        with self._accounted(jobs):
+            rows = dict(self.post("embeddings", jobs))
         if len(rows) < len(jobs):
             raise ServiceError(
                 f"{len(jobs) - len(rows)} of {len(jobs)} requests got no embeddings from {self.base_url}; "
                 "check that no text is longer than the model allows"
             )
         return np.concatenate([rows[index] for index in range(len(jobs))])
+
+    def _new_meter(self, purse: Purse) -> Meter:
+        return Meter(self.prompt_price, 0.0, purse, private=not self._public)
+
+    @contextmanager
+    def _accounted(self, jobs: Sequence[Job[Points]]) -> Iterator[None]:
+        """Count tokens of public texts, and for private ones also what earlier processes have used.
+
+        That is at most what they can have used until all texts are embedded again, and then what they did use.
+        """
+        before = self.usage.prompt_tokens
+        earlier = Tokens(0 if self._public else self.sent * sum(job.most.prompt for job in jobs))
+        while earlier != Tokens() and not self._meter.admit(earlier, retry=False, requests=0):
+            time.sleep(0.02)
+        if not self._public and self.begins is not None:
+            self.begins()
+        try:
+            yield
+        finally:
+            used = self.usage.prompt_tokens - before
+            self._meter.settle(earlier, Tokens(0 if self._public else self.sent * used))
+            if self._public and self.counted is not None:
+                self.counted(used)
 
     def _job(self, texts: Sequence[str]) -> Job[Points]:
         # No common tokenizer makes more tokens than there are bytes.

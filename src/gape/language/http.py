@@ -20,7 +20,7 @@ import httpx
 from anyio.from_thread import start_blocking_portal
 
 from gape.core.errors import InputError, ServiceError
-from gape.language.spending import Meter, Tokens, Usage
+from gape.language.spending import Meter, Purse, Tokens, Usage
 
 T = TypeVar("T")
 _LONGEST_BACKOFF = 60.0
@@ -113,6 +113,7 @@ class Endpoint:
     completion_price: float = 0.0
     max_tokens_total: int | None = None
     max_cost: float | None = None
+    purse: Purse | None = field(default=None, repr=False, compare=False)  # caps shared with other services, instead
     _meter: Meter = field(init=False, repr=False, compare=False)
     _failed_in_a_row: int = field(default=0, init=False, repr=False, compare=False)
     _nobody_since: float | None = field(default=None, init=False, repr=False, compare=False)
@@ -132,12 +133,18 @@ class Endpoint:
                 f"timeout must be positive and backoff at least 0, got {self.timeout} and {self.backoff}; use finite "
                 "seconds"
             )
-        self._meter = Meter(self.prompt_price, self.completion_price, self.max_tokens_total, self.max_cost)
+        if self.purse is None:
+            prices = self.prompt_price, self.completion_price
+            self.purse = Purse(self.max_tokens_total, self.max_cost, prices)
+        self._meter = self._new_meter(self.purse)
 
     @property
     def usage(self) -> Usage:
         """Tokens, cost, requests and retries so far."""
         return self._meter.usage
+
+    def _new_meter(self, purse: Purse) -> Meter:
+        return Meter(self.prompt_price, self.completion_price, purse)
 
     def send(self, path: str, job: Job[T]) -> T:
         """Send one job and return its answer, or raise ServiceError."""

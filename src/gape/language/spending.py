@@ -2,6 +2,7 @@
 
 import math
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gape.core.errors import InputError, SpendingError
@@ -15,6 +16,11 @@ class Tokens:
 
     prompt: int = 0
     completion: int = 0
+
+    @property
+    def total(self) -> int:
+        """Tokens read and written together."""
+        return self.prompt + self.completion
 
     def __add__(self, other: "Tokens") -> "Tokens":
         return Tokens(self.prompt + other.prompt, self.completion + other.completion)
@@ -34,6 +40,50 @@ class Usage:
     retries: int = 0
 
 
+class Purse:
+    """The caps on tokens and money that one service has, or several services share: each has a `Meter`."""
+
+    def __init__(self, max_tokens_total: int | None, max_cost: float | None, prices: Sequence[float]) -> None:
+        """Set the caps; None means no cap. `prices` are all prices that are paid from here."""
+        for name, cap in (("max_tokens_total", max_tokens_total), ("max_cost", max_cost)):
+            if cap is not None and not cap > 0:
+                raise InputError(f"{name} must be positive, got {cap}; leave it out for no cap")
+        if max_cost is not None and sum(prices) == 0:
+            raise InputError(
+                f"max_cost {max_cost} needs prices; give prompt_price and completion_price, or embedding_price"
+            )
+        self.max_tokens_total, self.max_cost = max_tokens_total, max_cost
+        self.meters: list[Meter] = []
+        self.exhausted = False
+        self.lock = threading.Lock()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is in flight."""
+        return all(meter.in_flight == Tokens() for meter in self.meters)
+
+    def holds(self) -> bool:
+        """Whether what is used and in flight fits under the caps."""
+        tokens = sum((meter.used + meter.in_flight).total for meter in self.meters)
+        cost = sum(meter.cost(meter.used + meter.in_flight) for meter in self.meters)
+        fits = self.max_tokens_total is None or tokens <= self.max_tokens_total
+        return fits and (self.max_cost is None or cost <= self.max_cost)
+
+    def refusal(self, meter: "Meter", most: Tokens) -> str:
+        """Say that a request does not fit. How many tokens private texts have is not said."""
+        caps = [] if self.max_tokens_total is None else [f"{self.max_tokens_total:,} tokens"]
+        caps += [] if self.max_cost is None else [f"a cost of {self.max_cost:g}"]
+        cap = f"the cap of {' and '.join(caps)}; raise the cap to continue"
+        if any(known.private for known in self.meters):
+            return f"the next request may exceed what is left of {cap}"
+        used = sum(known.used.total for known in self.meters)
+        cost = sum(known.cost(known.used) for known in self.meters)
+        return (
+            f"{used:,} tokens costing {cost:.4g} are used, and the next request may need {most.total:,} costing "
+            f"{meter.cost(most):.4g}, which exceeds {cap}"
+        )
+
+
 class Meter:
     """Counts tokens and money, and admits a request only if its maximum use fits under the caps.
 
@@ -41,70 +91,52 @@ class Meter:
     allowed to, and at most by the requests in flight.
     """
 
-    def __init__(
-        self, prompt_price: float, completion_price: float, max_tokens_total: int | None, max_cost: float | None
-    ) -> None:
-        """Set prices per million tokens; None means no cap."""
+    def __init__(self, prompt_price: float, completion_price: float, purse: Purse, *, private: bool = False) -> None:
+        """Set prices per million tokens, and the caps. `private` if the number of tokens must not be told."""
         if not (0 <= prompt_price < math.inf and 0 <= completion_price < math.inf):
             raise InputError(
                 f"prices must be finite and at least 0 per million tokens, got {prompt_price} and {completion_price}; "
                 "use 0 if there is no price"
             )
-        for name, cap in (("max_tokens_total", max_tokens_total), ("max_cost", max_cost)):
-            if cap is not None and not cap > 0:
-                raise InputError(f"{name} must be positive, got {cap}; leave it out for no cap")
-        if max_cost is not None and prompt_price + completion_price == 0:
-            raise InputError(f"max_cost {max_cost} needs prices; give prompt_price and completion_price")
         self._prices = prompt_price / 1e6, completion_price / 1e6
-        self._max_tokens = math.inf if max_tokens_total is None else max_tokens_total
-        self._max_cost = math.inf if max_cost is None else max_cost
-        self._used, self._in_flight = Tokens(), Tokens()
+        self._purse = purse
+        self.private = private
+        self.used, self.in_flight = Tokens(), Tokens()
         self._requests = self._retries = 0
-        self._exhausted = False
-        self._lock = threading.Lock()
+        purse.meters.append(self)
 
     @property
     def usage(self) -> Usage:
         """Usage so far."""
-        with self._lock:
-            used = self._used
-            return Usage(used.prompt, used.completion, self._cost(used), self._requests, self._retries)
+        with self._purse.lock:
+            used = self.used
+            return Usage(used.prompt, used.completion, self.cost(used), self._requests, self._retries)
 
-    def admit(self, most: Tokens, *, retry: bool) -> bool:
+    def admit(self, most: Tokens, *, retry: bool, requests: int = 1) -> bool:
         """Reserve the maximum use of a request; False if it may still fit when requests in flight have returned.
 
         Raises SpendingError if it does not fit with nothing in flight, and for every request after that.
         """
-        with self._lock:
-            total = self._used + self._in_flight + most
-            fits = total.prompt + total.completion <= self._max_tokens and self._cost(total) <= self._max_cost
-            if fits and not self._exhausted:
-                self._in_flight += most
-                self._requests += 1
+        purse = self._purse
+        with purse.lock:
+            idle = purse.idle
+            self.in_flight += most
+            if not purse.exhausted and purse.holds():
+                self._requests += requests
                 self._retries += retry
                 return True
-            if self._in_flight != Tokens() and not self._exhausted:
+            self.in_flight -= most
+            if not idle and not purse.exhausted:
                 return False
-            self._exhausted = True
-            raise SpendingError(self._refusal(most))
+            purse.exhausted = True
+            raise SpendingError(purse.refusal(self, most))
 
     def settle(self, reserved: Tokens, used: Tokens) -> None:
         """Replace a reservation by the actual use."""
-        with self._lock:
-            self._in_flight -= reserved
-            self._used += used
+        with self._purse.lock:
+            self.in_flight -= reserved
+            self.used += used
 
-    def _cost(self, tokens: Tokens) -> float:
+    def cost(self, tokens: Tokens) -> float:
+        """Return what tokens cost."""
         return tokens.prompt * self._prices[0] + tokens.completion * self._prices[1]
-
-    def _refusal(self, most: Tokens) -> str:
-        used, caps = self._used, []
-        if self._max_tokens < math.inf:
-            caps.append(f"{self._max_tokens:,} tokens")
-        if self._max_cost < math.inf:
-            caps.append(f"a cost of {self._max_cost:g}")
-        return (
-            f"{used.prompt + used.completion:,} tokens costing {self._cost(used):.4g} are used, and the next request "
-            f"may need {most.prompt + most.completion:,} costing {self._cost(most):.4g}, which exceeds the cap of "
-            f"{' and '.join(caps)}; raise the cap to continue"
-        )

@@ -58,6 +58,8 @@ class WritingFigures:
     concurrency: int | None = None  # of a service
     prompt_price: float = 0.0  # per million tokens
     completion_price: float = 0.0
+    embedding_price: float = 0.0
+    embedding_service: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Outlook:
     calls: int  # of the generator
     prompt_tokens: int
     completion_tokens: int
+    embedded_tokens: int  # of a paid embedding service
     cost: float
     seconds: float | None  # None if it cannot be estimated
     suggested_samples: int
@@ -143,10 +146,11 @@ def outlook(plan: Plan, units: int, writer: WritingFigures, *, cores: int = 1, e
     first, *rounds = calls_of(plan)
     calls = (first + sum(rounds)) if writer.model else 0
     prompt, completion = _tokens(first, sum(rounds), writer) if writer.model else (0, 0)
-    cost = (prompt * writer.prompt_price + completion * writer.completion_price) / 1e6
     suggested = suggested_samples(cast, plan.sigma, per_sample)
     written = first + sum(rounds)
     texts = written if embedded else units + written
+    read = round(texts * writer.words * TOKENS_PER_WORD) if writer.embedding_service else 0
+    cost = prompt * writer.prompt_price + completion * writer.completion_price + read * writer.embedding_price
     embedding = texts / (writer.samples_per_second or TEXTS_EMBEDDED_PER_SECOND_PER_CORE * cores)
     writing = _writing(calls, prompt, completion, writer) if writer.model else 0.0
     return Outlook(
@@ -157,7 +161,8 @@ def outlook(plan: Plan, units: int, writer: WritingFigures, *, cores: int = 1, e
         calls=calls,
         prompt_tokens=prompt,
         completion_tokens=completion,
-        cost=cost,
+        embedded_tokens=read,
+        cost=cost / 1e6,
         seconds=None if writing is None else embedding + writing,
         suggested_samples=suggested,
         remarks=tuple(_remarks(plan, units, votes, signal, suggested)),

@@ -4,19 +4,24 @@ from typing import cast
 
 from gape.core.protocols import Embedder
 from gape.generators.labels import LabelledEmbedder
+from gape.language.spending import Purse
 from gape.runs.generator import kind_of, optional_part
 from gape.runs.settings import Settings
+from gape.runs.spending import EmbeddingTally
 
 
-def make_embedder(settings: Settings) -> Embedder:
-    """Return the embedder of private records and candidates alike, without labels and without a cache."""
+def make_embedder(settings: Settings, purse: Purse | None = None, tally: EmbeddingTally | None = None) -> Embedder:
+    """Return the embedder of private records and candidates alike, without labels and without a cache.
+
+    If it is a service, it is paid from `purse`, without a cap by default, and counted by `tally`.
+    """
     kind = kind_of(settings.embedder, settings.kind.comparers(), "embedder")
     if settings.kind.owns(settings.embedder):
         return settings.records.make_embedder(settings.embedder)
-    return settings.records.compared(_text_embedder(settings, kind))
+    return settings.records.compared(_text_embedder(settings, kind, purse, tally))
 
 
-def _text_embedder(settings: Settings, kind: str) -> Embedder:
+def _text_embedder(settings: Settings, kind: str, purse: Purse | None, tally: EmbeddingTally | None) -> Embedder:
     name = settings.embedder.partition(":")[2]
     if kind == "minilm":
         from gape.embedders.minilm import MiniLM  # noqa: PLC0415  (heavy)
@@ -34,6 +39,11 @@ def _text_embedder(settings: Settings, kind: str) -> Embedder:
             concurrency=settings.concurrency,
             timeout=settings.timeout,
             private_text_may_leave=settings.private_text_may_leave,
+            prompt_price=settings.embedding_price,
+            purse=purse,
+            sent=0 if tally is None else tally.times,
+            counted=None if tally is None else tally.add,
+            begins=None if tally is None else tally.begin,
         )
     return cast(Embedder, optional_part(kind)(name))
 

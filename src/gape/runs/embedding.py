@@ -22,6 +22,7 @@ from gape.modalities.tables import reading, shown
 from gape.runs.embedder import make_embedder
 from gape.runs.folder.stored import LEDGER_SUFFIX
 from gape.runs.settings import Settings
+from gape.runs.spending import make_purse, refuse_idle_caps
 from gape.voting.filling import Filling
 from gape.voting.store import MANIFEST, PARTIAL, Origin, VectorFolder, record_contents, record_digest
 
@@ -55,7 +56,8 @@ def embed_texts(
     if vectors is not None and not settings.records.plain_texts:
         raise InputError(f"vectors are read for texts, not for {settings.records.nouns}; leave vectors out")
     rows = _rows(settings, source) if vectors is None else _vector_rows(settings, vectors)
-    embedder = make_embedder(settings)
+    refuse_idle_caps(settings, writing=False)
+    embedder = make_embedder(settings, make_purse(settings))
     if rows.width is None:
         require_private_embedding(embedder)
     elif (width := embedder.embed(as_samples(["a"])).shape[1]) != rows.width:

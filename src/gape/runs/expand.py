@@ -20,6 +20,7 @@ from gape.runs.resolve import make_plan
 from gape.runs.run import describe
 from gape.runs.selector import keeps_distinct
 from gape.runs.settings import Settings
+from gape.runs.spending import make_purse
 
 _TRIES = 3  # for a sample with given values
 
@@ -64,7 +65,7 @@ def expand(
         if progress:
             progress(written)
 
-    embedder = None if by_model else Cached(make_embedder(chosen))
+    embedder = None if by_model else Cached(make_embedder(chosen, make_purse(chosen, folder.layout.answers)))
     rng = np.random.default_rng([plan.seed, plan.rounds + 1, *b"expand"])
     listener = Listener(note, lambda _: None)
     with remembering(make_model(chosen, folder.layout.answers), folder.layout.answers, listener) as model:

@@ -14,7 +14,7 @@ import numpy as np
 
 from gape._support.fingerprint import dataset_fingerprint
 from gape._support.parallel import cores
-from gape.core.errors import InputError, PrivacyError, SpendingError
+from gape.core.errors import InputError, PrivacyError
 from gape.core.protocols import Embedder, Generator
 from gape.generators.corpus import CorpusText
 from gape.generators.labels import LabelledGenerator
@@ -24,10 +24,12 @@ from gape.generators.resampled import ResampledText
 from gape.language.embedded import EmbeddedModel
 from gape.language.locate import locate
 from gape.language.request import Completion, LanguageModel
-from gape.language.stored import Stored, stored_tokens
+from gape.language.spending import Purse
+from gape.language.stored import Stored
 from gape.language.watched import Watched
 from gape.runs.advice import TOKENS_PER_SECOND_PER_CORE, WritingFigures
 from gape.runs.settings import Settings
+from gape.runs.spending import make_purse
 
 _TOPICS = (20, 100)  # least and most topics to ask the model for; in between, as many as initial texts
 
@@ -47,11 +49,15 @@ class Listener:
 
 
 def make_model(
-    settings: Settings, answers: Path, waiting: Callable[[int, int], None] | None = None
+    settings: Settings,
+    answers: Path,
+    waiting: Callable[[int, int], None] | None = None,
+    purse: Purse | None = None,
 ) -> LanguageModel | None:
     """Return the language model; None if none writes. `answers` is the file of what the run has used so far.
 
-    While a batch is under way, `waiting` is told how many of its requests are done.
+    While a batch is under way, `waiting` is told how many of its requests are done. `purse` has the caps that are
+    shared with an embedding service.
     """
     kind, name = generator_kind(settings), settings.generator.partition(":")[2]
     if not writes(settings):
@@ -59,7 +65,7 @@ def make_model(
     if kind == "embedded":
         return EmbeddedModel(locate(name))
     if kind == "openai":
-        return _service(settings, name, answers, waiting)
+        return _service(settings, name, answers, waiting, purse)
     return cast(LanguageModel, optional_part(kind)(name))
 
 
@@ -151,6 +157,8 @@ def describe_writer(settings: Settings) -> WritingFigures:
         concurrency=settings.concurrency if kind == "openai" and not settings.batch else None,
         prompt_price=settings.prices[0],
         completion_price=settings.prices[1],
+        embedding_price=settings.embedding_price,
+        embedding_service=settings.embedder.startswith("openai:"),
     )
 
 
@@ -201,20 +209,17 @@ def about_label(prompts: Prompts, column: str | None, label: str) -> Prompts:
     return replace(prompts, random=tuple(f"{template}\n{column}: {label}" for template in prompts.random))
 
 
-def _service(settings: Settings, name: str, answers: Path, waiting: Callable[[int, int], None] | None) -> LanguageModel:
+def _service(
+    settings: Settings,
+    name: str,
+    answers: Path,
+    waiting: Callable[[int, int], None] | None,
+    purse: Purse | None,
+) -> LanguageModel:
     """Return a hosted model whose caps hold for the whole run, including what earlier processes have used."""
     from gape.language.batched import BatchedModel  # noqa: PLC0415  (heavy)
     from gape.language.openai import OpenAIModel  # noqa: PLC0415  (heavy)
 
-    _, used = stored_tokens(answers)
-    tokens, cost = used.prompt + used.completion, _cost(settings, used.prompt, used.completion)
-    left = {
-        "max_tokens_total": settings.max_tokens_total and settings.max_tokens_total - tokens,
-        "max_cost": settings.max_cost and settings.max_cost - cost,
-    }
-    for cap, rest in left.items():
-        if rest is not None and tokens and rest <= 0:
-            raise SpendingError(f"the run has used its {cap} of {getattr(settings, cap):g}; raise it to resume")
     batches = answers.with_name(f"{answers.stem}-batches.json")
     make = partial(BatchedModel, path=batches, notice=waiting) if settings.batch else OpenAIModel
     return make(
@@ -227,10 +232,5 @@ def _service(settings: Settings, name: str, answers: Path, waiting: Callable[[in
         timeout=settings.timeout,
         prompt_price=settings.prompt_price,
         completion_price=settings.completion_price,
-        max_tokens_total=cast("int | None", left["max_tokens_total"]),
-        max_cost=left["max_cost"],
+        purse=purse or make_purse(settings, answers),
     )
-
-
-def _cost(settings: Settings, prompt: int, completion: int) -> float:
-    return (prompt * settings.prices[0] + completion * settings.prices[1]) / 1e6

@@ -15,6 +15,7 @@ from gape.runs.generator import generator_kind, kind_of, writes
 from gape.runs.presets import START
 from gape.runs.selector import varies_start, votes_suit_noise
 from gape.runs.settings import Settings
+from gape.runs.spending import refuse_idle_caps
 from gape.voting.store import VectorFolder
 
 MOST_SURVEYED = 10_000  # rows that fit a survey; `gape expand` makes more
@@ -160,11 +161,7 @@ def refuse_unknown(settings: Settings) -> None:
         raise InputError("epsilon must be given; 1 is a strong guarantee, 8 a weak one, inf none at all")
     kind_of(settings.embedder, settings.kind.comparers(), "embedder")
     settings.records  # noqa: B018  (rejects a schema that is not one)
-    for name in ("max_cost", "max_tokens_total"):
-        if getattr(settings, name) is not None and not settings.generator.startswith("openai:"):
-            raise InputError(
-                f"{name} limits a service, and the generator {settings.generator} is not one; leave it out"
-            )
+    refuse_idle_caps(settings)
     if settings.prompts is not None:
         load(settings.prompts)  # refuses unknown prompts
     variations_of(settings)

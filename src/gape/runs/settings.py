@@ -31,7 +31,7 @@ CONSENTS = frozenset({"private_text_may_leave", "exact_votes_may_leave", "corpus
 OPERATIONAL = CONSENTS | frozenset(
     {"data", "ledger", "budget_epsilon", "labels_are_public"}
     | {"key_variable", "key_file", "embedder_key_variable", "concurrency", "timeout", "engine", "workers"}
-    | {"prompt_price", "completion_price", "max_tokens_total", "max_cost"}
+    | {"prompt_price", "completion_price", "embedding_price", "max_tokens_total", "max_cost"}
 )
 
 
@@ -174,7 +174,7 @@ class Settings:
     max_tokens_total: int | None = _setting(
         None,
         "Generator",
-        "Maximum number of input and output tokens of the service. The run stops before it exceeds them.",
+        "Maximum number of tokens of the services, embeddings included. The run stops before it exceeds them.",
     )
     max_cost: float | None = _setting(None, "Generator", "Maximum cost of these tokens, in the currency of the prices.")
     exact_votes_may_leave: bool = _setting(
@@ -198,6 +198,7 @@ class Settings:
     embedder_key_variable: str | None = _setting(
         None, "Embedder", "Environment variable with its key. Defaults to that of the generator."
     )
+    embedding_price: float = _setting(0.0, "Embedder", "Price of a million tokens of the embedding service.")
     private_text_may_leave: bool = _setting(
         default=False,
         group="Embedder",

@@ -18,6 +18,7 @@ from gape.embedders.cached import CACHED, Cached
 from gape.embedders.watched import watched
 from gape.evolution.last_pass import LastPass
 from gape.language.request import LanguageModel
+from gape.language.spending import Purse
 from gape.modalities import Modality, Records
 from gape.privacy.noise import Noise
 from gape.privacy.statement import PrivacyStatement
@@ -47,6 +48,7 @@ from gape.runs.resolve import make_plan, resolved
 from gape.runs.run import run
 from gape.runs.selector import keeps_distinct, make_selector
 from gape.runs.settings import OPERATIONAL, Settings
+from gape.runs.spending import EmbeddingTally, make_purse
 from gape.selection.rehearsal import rehearse
 
 _SHOWN, _SHOWN_CHARACTERS = 10, 500  # of a result in a notebook
@@ -224,11 +226,13 @@ def _run(
     selector = make_selector(settings, plan, folder.recorded_selector)
     tracker = Tracker(plan, settings.prices, report, writes=writes(settings))
     require_votes_may_leave(settings)
-    embedder = make_embedder(settings)
+    tally = EmbeddingTally(folder.layout)
+    purse = make_purse(settings, folder.layout.answers, tally.tokens)
+    embedder = make_embedder(settings, purse, tally)
     require_embedder(settings, private, embedder)
     refuse_shared_corpus(settings, private, lambda: embedder)
     with (
-        _writer(settings, folder.layout.answers, tracker.waiting) as bare,
+        _writer(settings, folder.layout.answers, tracker.waiting, purse) as bare,
         closing(folder.open_ledger(settings, plan, private)) as ledger,
     ):
         cached = Cached(embedder, max(CACHED, plan.candidates))  # only for public texts
@@ -240,6 +244,7 @@ def _run(
             settings, private, watched(embedder, lambda done, texts: tracker.say(doing, done / texts))
         )
         folder.write(settings)
+        tally.save()
         listener = Listener(tracker.answered, tracker.asked)
         with remembering(bare, folder.layout.answers, listener) as model:
             asks_topics = settings.domain is not None and settings.topics is None and not settings.bare_prompts
@@ -273,10 +278,12 @@ def _run(
 
 
 @contextmanager
-def _writer(settings: Settings, answers: Path, waiting: Callable[[int, int], None]) -> Iterator[LanguageModel | None]:
+def _writer(
+    settings: Settings, answers: Path, waiting: Callable[[int, int], None], purse: Purse
+) -> Iterator[LanguageModel | None]:
     """Yield the language model: with Ray a copy on each worker, unless it is a service or no model writes."""
     if not settings.on_ray or generator_kind(settings) == "openai" or not writes(settings):
-        yield make_model(settings, answers, waiting)
+        yield make_model(settings, answers, waiting, purse)
         return
     make = partial(make_model, settings, answers)
     with RayModel(cast(Callable[[], LanguageModel], make), workers_of(settings)) as model:

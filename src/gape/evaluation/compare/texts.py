@@ -30,6 +30,7 @@ from gape.runs.presets import PRESETS
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.selector import votes_suit_noise
 from gape.runs.settings import Settings
+from gape.runs.spending import make_purse
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SEEDS = 3
@@ -157,10 +158,12 @@ def _common(settings: Settings, records: Records, epsilons: Sequence[float], sco
 @contextmanager
 def _load_parts(settings: Settings, records: Records, answers: Path, watch: _Watch, at_once: int) -> Iterator[Parts]:
     """Load the models and embed the private records, once; up to `at_once` candidates may await scoring."""
-    embedder = make_embedder(settings)
+    purse = make_purse(settings, answers)
+    embedder = make_embedder(settings, purse)
     require_private_embedding(embedder)
     private = _embedded(settings, records, watched(embedder, watch.embedded))
-    with remembering(make_model(settings, answers), answers, Listener(lambda _: None, watch.answered)) as model:
+    bare = make_model(settings, answers, purse=purse)
+    with remembering(bare, answers, Listener(lambda _: None, watch.answered)) as model:
         prompts = make_prompts(settings, model, embedder)
         cached = Cached(embedder, min(max(CACHED, at_once), _MOST_CACHED))
         made_by = {"embedder": repr(embedder)} | ({} if model is None else {"model": model.name})

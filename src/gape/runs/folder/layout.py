@@ -12,6 +12,7 @@
         ├── schema.toml             the schema as it was when the run began, if there is one
         ├── answers.sqlite          the answers of the language model, stored before they are used
         ├── answers-batches.json    batches of requests that a service works on
+        ├── embedded.json           what an embedding service was sent: candidates' tokens, how often private texts
         ├── ledger.sqlite           the ledger of data in memory; that of a file is beside the file
         ├── evaluation.json         the last evaluation; not private
         ├── report.html             a report that is not for publication
@@ -108,6 +109,11 @@ class Layout:
     def answers(self) -> Path:
         """The answers of the language model."""
         return self.internal / "answers.sqlite"
+
+    @property
+    def embedded(self) -> Path:
+        """What an embedding service was sent."""
+        return self.internal / "embedded.json"
 
     @property
     def ledger(self) -> Path:
