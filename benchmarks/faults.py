@@ -213,7 +213,7 @@ def main() -> None:
     chosen = parser.parse_args()
     module: Any = importlib.import_module("gape.runs.synthesize")  # the package has a function of this name
     module.make_model = lambda *_: ScriptedModel(write)
-    module.make_embedder = lambda _: Letters()
+    module.make_embedder = lambda *_: Letters()
     bad = 0
     for name in chosen.runs.split(","):
         with places() as folder:
