@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,6 +19,7 @@ from gape.core.errors import RunError
 from gape.language.openai import OpenAIModel
 from gape.language.request import LanguageModel, Request
 from gape.language.scripted import ScriptedModel
+from gape.language.spending import Tokens
 from gape.language.stored import Stored, stored_tokens
 from gape.language.watched import Watched
 
@@ -183,6 +185,7 @@ CHILD = """
 import sys
 from gape.language.openai import OpenAIModel
 from gape.language.request import Request
+from gape.language.spending import Tokens
 from gape.language.stored import Stored, stored_tokens
 from gape.language.watched import Watched
 model = OpenAIModel(model="tiny", base_url=sys.argv[1], concurrency=4)
@@ -217,3 +220,12 @@ def test_a_killed_process_loses_the_calls_in_flight_and_no_others(path: Path, mo
     }
     assert len(set(after)) == len(after) == 400 - len(stored)
     assert len(set(before) & set(after)) <= 4
+
+
+def test_a_file_without_its_table_holds_no_answers(tmp_path: Path) -> None:
+    """A process that was killed while it made the file leaves a database without tables."""
+    path = tmp_path / "answers.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 0")
+        database.execute("VACUUM")
+    assert stored_tokens(path) == (0, Tokens())

@@ -148,6 +148,8 @@ def stored_tokens(path: str | Path) -> tuple[int, Tokens]:
     try:
         refuse_other_database(path, _SCHEMA, "a file of stored answers")
         with closing(reading(path)) as database:
+            if not database.execute("SELECT 1 FROM sqlite_master").fetchone():
+                return 0, Tokens()  # left by a process that was killed before it made the table
             answers, prompt, completion = database.execute(sums).fetchone()
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise RunError(

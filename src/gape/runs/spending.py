@@ -62,10 +62,11 @@ def _is_count(value: object) -> bool:
 
 def make_purse(settings: Settings, answers: Path | None = None, embedded: int = 0) -> Purse:
     """Return what the caps leave after the stored answers and `embedded` tokens of earlier processes."""
-    used = Tokens() if answers is None else stored_tokens(answers)[1]
+    most, price = settings.max_tokens_total, settings.max_cost
+    capped = most is not None or price is not None
+    used = stored_tokens(answers)[1] if capped and answers is not None else Tokens()
     tokens, cost = used.total + embedded, embedded * settings.embedding_price / 1e6
     cost += (used.prompt * settings.prices[0] + used.completion * settings.prices[1]) / 1e6
-    most, price = settings.max_tokens_total, settings.max_cost
     for name, cap, spent in (("max_tokens_total", most, tokens), ("max_cost", price, cost)):
         if cap is not None and tokens and cap <= spent:
             raise SpendingError(f"the run has used its {name} of {cap:g}; raise it to resume")
