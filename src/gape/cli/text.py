@@ -83,7 +83,8 @@ def run(
         "key_file",
         "api_version",
     ),
-    *("concurrency", "embedding_price", "max_cost", "max_tokens_total", "exact_votes_may_leave", "corpus_may_share"),
+    *("concurrency", "embedding_price", "image_price", "max_cost", "max_tokens_total", "max_images"),
+    *("exact_votes_may_leave", "corpus_may_share"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "private_text_may_leave"),
 )
 def resume(
@@ -139,6 +140,8 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
         if expected.calls
         else "no language model is asked",
     }
+    if expected.images:
+        rows["work"] = f"{expected.images:,} images of {settings.generator}"
     if topics := _topics(settings):
         rows["topics"] = topics
     if expected.embedded_tokens:
@@ -160,14 +163,16 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
 def _cost(settings: Settings, expected: Outlook) -> str:
     """Say what services will cost; nothing if there is none."""
     writing, embedding = settings.generator.startswith("openai:"), bool(expected.embedded_tokens)
+    drawing = bool(expected.images)
     if not expected.cost:
-        return "not known: give the prices" if writing or embedding else ""
+        return "not known: give the prices" if writing or embedding or drawing else ""
     halved = ", at the half price of batches" if settings.batch else ""
     unknown = [
         name
         for name, missing in (
             ("embeddings", embedding and not settings.embedding_price),
             ("answers", writing and not any(settings.prices)),
+            ("images", drawing and not settings.image_price),
         )
         if missing
     ]

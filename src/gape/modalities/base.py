@@ -20,6 +20,7 @@ from gape.core.protocols import Embedder, Generator, SurveyGenerator
 from gape.core.types import Points, Samples, texts_of
 from gape.generators.prompted import PromptedText
 from gape.generators.resampled import ResampledText
+from gape.language.request import LanguageModel
 from gape.metrics.measure import Measure, Scoring
 from gape.modalities.arrow import samples_from_arrow, samples_to_arrow
 from gape.modalities.records import Records
@@ -175,9 +176,16 @@ class Modality:
         """Return the modality's own embedder."""
         raise InputError(f"there is no built-in embedder of {self.nouns}; set up the run in Python")
 
-    def make_generator(self, spec: str, label: str | None = None) -> Generator:
-        """Return one of the modality's own generators, for the records of one label if there are labels."""
+    def make_generator(self, spec: str, label: str | None = None, model: LanguageModel | None = None) -> Generator:
+        """Return one of the modality's own generators, for the records of one label if there are labels.
+
+        `model` is what `make_service` returned, with its answers stored.
+        """
         return self.generator()
+
+    def make_service(self, model: str, **reached: Any) -> LanguageModel:
+        """Return a hosted model that makes records; `reached` says how a service is reached and paid."""
+        raise InputError(f"no service makes {self.nouns}, got the model {model!r:.60}; use another generator")
 
     def make_embedder(self, spec: str) -> Embedder:
         """Return one of the modality's own embedders."""

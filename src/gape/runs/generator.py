@@ -54,12 +54,16 @@ def make_model(
     waiting: Callable[[int, int], None] | None = None,
     purse: Purse | None = None,
 ) -> LanguageModel | None:
-    """Return the language model; None if none writes. `answers` is the file of what the run has used so far.
+    """Return the model that writes or draws; None if there is none. `answers` is the file of what the run has used.
 
     While a batch is under way, `waiting` is told how many of its requests are done. `purse` has the caps that are
     shared with an embedding service.
     """
     kind, name = generator_kind(settings), settings.generator.partition(":")[2]
+    if kind == "openai-images":
+        return settings.records.make_service(
+            name, image_price=settings.image_price, **_reached(settings, answers, purse)
+        )
     if not writes(settings):
         return None
     if kind == "embedded":
@@ -75,11 +79,12 @@ def require_votes_may_leave(settings: Settings, votes: str = "") -> None:
     Its prompts contain the survivors. `votes` describes such votes; by default the settings tell.
     """
     votes = votes or ("votes without noise" if settings.epsilon == math.inf else "")
-    if not votes or settings.exact_votes_may_leave or not settings.generator.startswith("openai:"):
+    if not votes or settings.exact_votes_may_leave or not settings.service:
         return
     raise PrivacyError(
-        f"{settings.generator} would be asked to vary texts chosen by {votes}, which tells the service about "
-        "private records; use a model on this machine, or give exact_votes_may_leave if the owner of the data agrees"
+        f"{settings.generator} would be asked to vary {settings.records.nouns} chosen by {votes}, which tells the "
+        "service about private records; use a model on this machine, or give exact_votes_may_leave if the owner of "
+        "the data agrees"
     )
 
 
@@ -107,7 +112,7 @@ def make_prompts(settings: Settings, model: LanguageModel | None, embedder: Embe
     if settings.bare_prompts:
         return prompts.bare()
     topics = settings.topics
-    if topics is None and model is not None and domain is not None and settings.prompts is None:
+    if topics is None and model is not None and writes(settings) and domain is not None and settings.prompts is None:
         wanted = min(max(settings.initial or 0, _TOPICS[0]), _TOPICS[1])
         rng = np.random.default_rng([settings.seed, *b"topics"])
         topics = topics_from_model(model, domain, wanted, rng, settings.records.text_part(embedder))
@@ -121,10 +126,10 @@ def make_generator(
     if settings.survey:
         return settings.records.survey_generator()
     if settings.kind.owns(settings.generator):
-        made = settings.records.make_generator
+        made = partial(settings.records.make_generator, settings.generator, model=model)
         if settings.labels is None:
-            return made(settings.generator)
-        return LabelledGenerator({label: made(settings.generator, label) for label in settings.labels})
+            return made()
+        return LabelledGenerator({label: made(label=label) for label in settings.labels})
     corpus = None if model is not None or embedder is None else CorpusText(public_texts(settings), embedder)
 
     def writer(prompts: Prompts) -> Generator:
@@ -154,7 +159,9 @@ def describe_writer(settings: Settings) -> WritingFigures:
         model=writes(settings),
         samples_per_second=settings.records.per_second,
         tokens_per_second=TOKENS_PER_SECOND_PER_CORE * cores() if settings.generator == "embedded" else None,
-        concurrency=settings.concurrency if kind == "openai" and not settings.batch else None,
+        concurrency=settings.concurrency if settings.service and not settings.batch else None,
+        draws=kind == "openai-images",
+        image_price=settings.image_price,
         prompt_price=settings.prices[0],
         completion_price=settings.prices[1],
         embedding_price=settings.embedding_price,
@@ -224,13 +231,20 @@ def _service(
     make = partial(BatchedModel, path=batches, notice=waiting) if settings.batch else OpenAIModel
     return make(
         model=name,
-        base_url=settings.base_url,
-        key_variable=settings.key_variable,
-        key_file=settings.key_file,
-        api_version=settings.api_version,
-        concurrency=settings.concurrency,
-        timeout=settings.timeout,
         prompt_price=settings.prompt_price,
         completion_price=settings.completion_price,
-        purse=purse or make_purse(settings, answers),
+        **_reached(settings, answers, purse),
     )
+
+
+def _reached(settings: Settings, answers: Path, purse: Purse | None) -> dict[str, Any]:
+    """Return how a service is reached and paid, whatever it does."""
+    return {
+        "base_url": settings.base_url,
+        "key_variable": settings.key_variable,
+        "key_file": settings.key_file,
+        "api_version": settings.api_version,
+        "concurrency": settings.concurrency,
+        "timeout": settings.timeout,
+        "purse": purse or make_purse(settings, answers),
+    }

@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeAlias
 from gape._support.values import brief
 from gape.core.errors import PrivacyError
 from gape.language.locate import reaches_outside
-from gape.runs.settings import LOCAL, Settings
+from gape.runs.checks import LOCAL
+from gape.runs.settings import Settings
 
 Use: TypeAlias = Literal["generator", "embedder", "data", "ledger", "engine"]
 
@@ -60,7 +61,7 @@ def confined(folder: Path, stored: Settings, given: Mapping[str, Any], uses: Col
 def _by_generator(settings: Settings) -> list[str]:
     kind, _, name = settings.generator.partition(":")
     prompts = ["prompts"] if settings.prompts is not None and settings.prompts.endswith(".toml") else []
-    if kind == "openai":
+    if settings.service:
         return ["base_url", *_key(settings), *prompts]
     named = kind == "embedded" and not reaches_outside(name)  # a model of the catalogue, whose content is known
     return ["generator", *prompts] if name and not named else prompts

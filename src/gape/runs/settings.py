@@ -9,6 +9,7 @@ from gape.core.errors import InputError
 from gape.language.spending import SHARE_OF_PRICE
 from gape.modalities import Modality, is_part, kind_named, modality, usual_modality
 from gape.privacy.accounting import Neighbours
+from gape.runs.checks import LOCAL, check_engine, check_paper
 from gape.runs.paths import WITH_PATHS, anchored
 from gape.runs.presets import PRESETS, survey_defaults
 
@@ -22,8 +23,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 # Settings of earlier versions that are left to Python, with the value that the default rule still has.
 RETIRED: Mapping[str, Any] = {"threshold": "auto", "signed": False}
-LOCAL, RAY = "local", "ray"
-ENGINES = (LOCAL, RAY, f"{RAY}:ADDRESS")
 
 # Consent of the data owner. A file or a folder cannot give it: each process must be told again.
 CONSENTS = frozenset({"private_text_may_leave", "exact_votes_may_leave", "corpus_may_share"})
@@ -31,7 +30,8 @@ CONSENTS = frozenset({"private_text_may_leave", "exact_votes_may_leave", "corpus
 OPERATIONAL = CONSENTS | frozenset(
     {"data", "ledger", "budget_epsilon", "labels_are_public"}
     | {"key_variable", "key_file", "embedder_key_variable", "concurrency", "timeout", "engine", "workers"}
-    | {"prompt_price", "completion_price", "embedding_price", "max_tokens_total", "max_cost"}
+    | {"prompt_price", "completion_price", "embedding_price", "image_price"}
+    | {"max_tokens_total", "max_cost", "max_images"}
 )
 
 
@@ -176,7 +176,13 @@ class Settings:
         "Generator",
         "Maximum number of tokens of the services, embeddings included. The run stops before it exceeds them.",
     )
-    max_cost: float | None = _setting(None, "Generator", "Maximum cost of these tokens, in the currency of the prices.")
+    max_cost: float | None = _setting(
+        None, "Generator", "Maximum cost of tokens and images, in the currency of the prices."
+    )
+    image_price: float = _setting(0.0, "Generator", "Price of one image of openai-images:MODEL.")
+    max_images: int | None = _setting(
+        None, "Generator", "Maximum number of images that openai-images:MODEL is asked for, retries included."
+    )
     exact_votes_may_leave: bool = _setting(
         default=False,
         group="Generator",
@@ -247,13 +253,18 @@ class Settings:
             object.__setattr__(self, "modality", usual_modality(self.schema))
         self._check_modality()
         self._check_numbers()
-        self._check_paper()
-        self._check_engine()
+        check_paper(self)
+        check_engine(self)
 
     @property
     def on_ray(self) -> bool:
         """Whether the workers of a Ray cluster read the data, vote and write."""
         return self.engine != LOCAL
+
+    @property
+    def service(self) -> bool:
+        """Whether the generator is a hosted model."""
+        return self.generator.startswith(("openai:", "openai-images:"))
 
     @property
     def prices(self) -> tuple[float, float]:
@@ -343,24 +354,6 @@ class Settings:
             raise InputError(f"batch is for openai:MODEL, got generator {brief(self.generator)}; leave it out")
         if self.label is None and (self.labels is not None or self.labels_are_public):
             raise InputError("labels are given without their column; name it as label")
-
-    def _check_paper(self) -> None:
-        if self.selector == "gape-paper" and self.separation is None:
-            raise InputError(
-                "gape-paper needs separation, the paper's R; compute it on public data of the same kind with "
-                "gape.paper_separation(points, samples), never on the private data, and give it as separation"
-            )
-        if self.bare_prompts and self.topics is not None:
-            raise InputError("topics are given, and with bare_prompts no prompt names a topic; leave out one of them")
-
-    def _check_engine(self) -> None:
-        kind, colon, address = self.engine.partition(":")
-        if self.engine != LOCAL and (kind != RAY or bool(colon) != bool(address)):
-            raise InputError(f"engine must be one of {', '.join(ENGINES)}, got {brief(self.engine)}")
-        if self.on_ray and self.label is not None and self.labels is None:
-            raise InputError(
-                f"with engine {brief(self.engine)} only the workers read the data; list the possible labels as labels"
-            )
 
     def _check_modality(self) -> None:
         kind = self.kind

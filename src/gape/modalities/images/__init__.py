@@ -14,13 +14,14 @@ from gape._support.values import brief
 from gape.core.errors import InputError, RunError
 from gape.core.protocols import Embedder, Generator
 from gape.core.types import Samples, as_samples
+from gape.embedders.images.decoding import read_image, require_pillow
 from gape.embedders.images.pixels import PixelEmbedder
 from gape.embedders.images.png import as_png, as_url, decode, encode, is_image, stack
 from gape.generators.images.faces import Faces
 from gape.generators.images.fonts import FontImages
 from gape.generators.images.latents import LatentImages
+from gape.language.request import LanguageModel
 from gape.modalities.base import Columns, Modality, contents_of
-from gape.modalities.images.decoding import read_image, require_pillow
 from gape.modalities.images.load import image_blocks, load_images
 from gape.modalities.images.schema import ImageSchema
 from gape.modalities.images.shown import THUMBNAIL, as_dots, thumbnail
@@ -45,6 +46,7 @@ class Images(Modality):
         "fonts:FOLDER": "FontImages",
         "onnx:FILE": "LatentImages",
         "diffusers:MODEL": "DiffusionImages",
+        "openai-images:MODEL": "ServiceImages",
     }
     own_embedders: ClassVar[Mapping[str, str]] = {
         "pixels": "PixelEmbedder",
@@ -100,16 +102,27 @@ class Images(Modality):
     def check_corpus(self, path: str, column: str | None) -> None:
         """Leave a corpus to be read when it is needed, because decoding is slow."""
 
-    def make_generator(self, spec: str, label: str | None = None) -> Generator:
+    def make_service(self, model: str, **reached: Any) -> LanguageModel:
+        """Return a service that draws images in the size of the schema, with its options."""
+        from gape.generators.images.service import ImageService  # noqa: PLC0415  (heavy)
+
+        require_pillow()
+        return ImageService(model=model, shape=self.schema.shape, options=dict(self.schema.options), **reached)
+
+    def make_generator(self, spec: str, label: str | None = None, model: LanguageModel | None = None) -> Generator:
         """Return `fonts`, where a label that is a character is drawn as that character, or a model of images."""
         require_pillow()
         kind, _, folder = spec.partition(":")
+        prompt = self.schema.prompt if label is None else f"{self.schema.prompt}, {label}"
+        if kind == "openai-images" and model is not None:
+            from gape.generators.images.service import ServiceImages  # noqa: PLC0415  (heavy)
+
+            return ServiceImages(model, prompt)
         if kind == "onnx":
             return LatentImages(folder, self.schema.shape, label)
         if kind == "diffusers":
             from gape.generators.images.diffusion import DiffusionImages  # noqa: PLC0415  (heavy)
 
-            prompt = self.schema.prompt if label is None else f"{self.schema.prompt}, {label}"
             return DiffusionImages(folder, self.schema.shape, prompt)
         alone = label is not None and len(label) == 1
         return FontImages(self.schema.shape, label if alone and label else self.schema.characters, _faces(folder))
