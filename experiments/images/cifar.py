@@ -97,7 +97,7 @@ class Cifar:
         coded = np.concatenate([_joined(folder, what) for what in ("public", "test")])
         features = from_bytes(coded.astype(np.float32), largest)
         private = _joined(folder, "private").astype(np.float32)
-        points: Points = np.concatenate([private, (features - mean) @ components]) / np.float32(SCALE)
+        points = np.concatenate([private, (features - mean) @ components]) / SCALE
         return cls(points.astype(np.float32), features, known)
 
     def embed(self, samples: Samples) -> Points:
