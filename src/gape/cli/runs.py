@@ -66,6 +66,7 @@ def export(
 @errors_in_one_line()
 @takes_changes(
     *("generator", "prompts", "base_url", "key_variable", "key_file", "api_version"),
+    *("painter", "painter_base_url", "painter_key_variable"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "concurrency"),
     *("max_cost", "max_tokens_total", "max_images"),
 )

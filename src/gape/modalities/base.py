@@ -74,6 +74,11 @@ class Modality:
     own_generators: ClassVar[Mapping[str, str]] = {}
     own_embedders: ClassVar[Mapping[str, str]] = {}
     scales: ClassVar[tuple[float, ...]] = (1.0,)  # of the variations, for the modality's own generators
+    # For records that are pictures: what draws them from captions, as in `Settings.painter`; what writes the captions,
+    # as in `Settings.generator`; and settings whose defaults differ then.
+    painters: ClassVar[tuple[str, ...]] = ()
+    captioners: ClassVar[tuple[str, ...]] = ()
+    captioned: ClassVar[Mapping[str, Any]] = {}
 
     surveyed: ClassVar[bool] = False  # whether records can answer a survey before the first round
     has_words: ClassVar[bool] = False  # whether near copies are recognised by the words that records share
@@ -205,8 +210,11 @@ class Modality:
         """About how many words a record has, if the schema tells."""
         return None
 
-    def written(self, writer: TextWriter) -> Generator:
-        """Return the generator for a language model; `writer` writes single texts with the prompts of the run."""
+    def written(self, writer: TextWriter, painter: object = None) -> Generator:
+        """Return the generator for a language model; `writer` writes single texts with the prompts of the run.
+
+        `painter` draws them, if records are pictures.
+        """
         return writer
 
     def compared(self, embedder: Embedder) -> Embedder:

@@ -43,13 +43,19 @@ class Tracker:
     """Follows a run by the answers of its model and by its states."""
 
     def __init__(
-        self, plan: Plan, prices: tuple[float, float, float], report: Callable[[Progress], None], *, writes: bool = True
+        self,
+        plan: Plan,
+        prices: tuple[float, float, float],
+        report: Callable[[Progress], None],
+        *,
+        writes: bool = True,
+        pictures: bool = False,
     ) -> None:
         """Report to `report`. `prices` are per million input and output tokens, and per image.
 
-        `writes` is whether a model writes or draws.
+        `writes` is whether a model writes or draws; with `pictures`, images are counted instead of texts.
         """
-        self._plan, self._report, self._prices = plan, report, prices
+        self._plan, self._report, self._prices, self._pictures = plan, report, prices, pictures
         self._calls = calls_of(plan) if writes else (0,) * (plan.rounds + 1)
         self._turn = 0  # number of batches of texts written; the start is the first
         self._answers = self._asked = 0
@@ -94,9 +100,9 @@ class Tracker:
         self._asked += 1
         self._used += Tokens(completion.prompt_tokens, completion.completion_tokens, completion.images)
 
-    def answered(self, completion: Completion) -> None:  # noqa: ARG002  (only the number counts)
+    def answered(self, completion: Completion) -> None:
         """Count an answer, from the model or from disk."""
-        self._answers += 1
+        self._answers += bool(completion.images) == self._pictures
         self.say(self._doing)
 
     def state(self, state: State) -> None:

@@ -46,15 +46,14 @@ class EmbeddingTally:
 def refuse_idle_caps(settings: Settings, *, writing: bool = True) -> None:
     """Refuse caps where no service is paid, and where workers would each count for themselves."""
     embeds = settings.embedder.startswith("openai:")
-    draws = writing and settings.generator.startswith("openai-images:")
-    if settings.max_images is not None and not draws:
+    if settings.max_images is not None and not (writing and settings.draws):
         raise InputError(f"max_images limits openai-images:MODEL, got generator {settings.generator}; leave it out")
     for name in ("max_cost", "max_tokens_total"):
         if getattr(settings, name) is None:
             continue
         if embeds and settings.on_ray:
             raise InputError(f"{name} cannot be shared by workers that use {settings.embedder}; use engine local")
-        if not embeds and not (writing and settings.service):
+        if not embeds and not (writing and settings.services):
             what = f"generator {settings.generator}" if writing else f"embedder {settings.embedder}"
             raise InputError(f"{name} limits a service, and the {what} is not one; leave it out")
 

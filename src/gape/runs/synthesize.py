@@ -225,7 +225,9 @@ def _run(
     plan = make_plan(settings)
     selector = make_selector(settings, plan, folder.recorded_selector)
     prices = (*settings.prices, settings.image_price)
-    tracker = Tracker(plan, prices, report, writes=writes(settings) or settings.service)
+    tracker = Tracker(
+        plan, prices, report, writes=writes(settings) or bool(settings.services), pictures=bool(settings.draws)
+    )
     require_votes_may_leave(settings)
     tally = EmbeddingTally(folder.layout)
     purse = make_purse(settings, folder.layout.answers, tally.tokens)

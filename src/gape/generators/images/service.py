@@ -122,6 +122,10 @@ class ServiceImages:
         drawn = draw_each(self.model, lambda _: _draft(self.prompt, "", rng), count, self.prompt, distinct=False)
         return filled(drawn, rng)
 
+    def draw(self, captions: Sequence[str], rng: np.random.Generator) -> list[str | None]:
+        """Draw one image for each caption."""
+        return ask(self.model, [_draft(f"{self.prompt}: {caption}", "", rng) for caption in captions])
+
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Ask for an edit of each image that changes a share of it, its scale."""
         for scale in np.unique(scales):
