@@ -48,6 +48,7 @@ class Images(Modality):
         "fonts": "FontImages",
         "fonts:FOLDER": "FontImages",
         "onnx:FILE": "LatentImages",
+        "openvino:FILE": "LatentImages",
         "diffusers:MODEL": "DiffusionImages",
         "openai-images:MODEL": "ServiceImages",
     }
@@ -124,8 +125,8 @@ class Images(Modality):
             from gape.generators.images.service import ServiceImages  # noqa: PLC0415  (heavy)
 
             return ServiceImages(model, prompt)
-        if kind == "onnx":
-            return LatentImages(folder, self.schema.shape, label)
+        if kind in {"onnx", "openvino"}:
+            return LatentImages(folder, self.schema.shape, label, kind)
         if kind == "diffusers":
             from gape.generators.images.diffusion import DiffusionImages  # noqa: PLC0415  (heavy)
 
