@@ -9,6 +9,7 @@ images. `embed_cifar.py` makes the features. The noise is drawn from a seed: thi
 """
 
 import argparse
+import csv
 import io
 import json
 import math
@@ -42,7 +43,14 @@ from gape.runs.selector import make_selector
 from gape.runs.settings import Settings
 
 PRIVATE, PUBLIC, TESTED, COMPARED = 25_000, 25_000, 10_000, 2_000
-SELECTORS = {"default": "gape", "AugPE": "ranking", "SubsamplePE": "subsampling"}
+# Selector, and votes of each record: with a corpus, one by default, so that AugPE is ranking at equal votes.
+RULES: dict[str, tuple[str, int | None]] = {
+    "default": ("gape", None),
+    "AugPE": ("ranking", 1),
+    "SubsamplePE": ("subsampling", 1),
+    "default, 8 votes": ("gape", 8),
+    "ranking, 8 votes": ("ranking", 8),
+}
 QUALITY, FIRST = 95, 32_000_000  # of JPEG; bytes of the weights in the first part
 
 
@@ -135,7 +143,8 @@ class _Sorted(CorpusText):
 
 
 def settings_of(rule: str, epsilon: float, seed: int, asked: argparse.Namespace) -> Settings:
-    """Return the resolved settings of a rule. With a corpus the default casts one vote, as AugPE does."""
+    """Return the resolved settings of a rule."""
+    selector, votes = RULES[rule]
     values: dict[str, Any] = {
         "modality": "images",
         "generator": f"corpus:{asked.carried}",
@@ -144,7 +153,8 @@ def settings_of(rule: str, epsilon: float, seed: int, asked: argparse.Namespace)
     }
     values |= {"samples": asked.samples, "rounds": asked.rounds, "seed": seed, "keep": rule != "SubsamplePE"}
     records = Records(np.empty(PRIVATE, dtype=object), None, None, 0, "CIFAR-10")
-    return resolved(Settings.of(values, {"selector": SELECTORS[rule], "epsilon": epsilon}), records)
+    values |= {"selector": selector, "votes_per_record": votes, "epsilon": epsilon}
+    return resolved(Settings.of(values), records)
 
 
 def scored(data: Cifar, rule: str, epsilon: float, seed: int, asked: argparse.Namespace) -> dict[str, Any]:
@@ -177,11 +187,15 @@ def scored(data: Cifar, rule: str, epsilon: float, seed: int, asked: argparse.Na
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Run all rules, and write a line for each as soon as it is known."""
-    data, rows = Cifar.read(asked.carried, asked.features), list[dict[str, Any]]()
+    """Run all rules that have no line yet, and write a line for each as soon as it is known."""
+    data, path = Cifar.read(asked.carried, asked.features), asked.out / "cifar.csv"
+    rows = list[dict[str, Any]](csv.DictReader(path.open())) if path.exists() else []
+    known = {(float(row["epsilon"]), row["rule"], int(row["seed"])) for row in rows}
     for seed in range(asked.seeds):
         for epsilon in map(float, asked.epsilons.split(",")):
-            for rule in SELECTORS:
+            for rule in RULES:
+                if (epsilon, rule, seed) in known:
+                    continue
                 found = scored(data, rule, epsilon, seed, asked)
                 rows.append({"epsilon": epsilon, "rule": rule, "seed": seed, **found})
                 write_rows(asked.out, "cifar", rows)
