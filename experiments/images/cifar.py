@@ -160,7 +160,7 @@ def settings_of(rule: str, epsilon: float, seed: int, asked: argparse.Namespace)
 def scored(data: Cifar, rule: str, epsilon: float, seed: int, asked: argparse.Namespace) -> dict[str, Any]:
     """Run once, and score the last samples by images that did not vote."""
     began, points = time.perf_counter(), data.points
-    private, test = slice(0, PRIVATE), slice(PRIVATE + PUBLIC, None)
+    private = slice(0, PRIVATE)
     settings = settings_of(rule, epsilon, seed, asked)
     plan = make_plan(settings)
     electorate = ByLabel(points[private], data.labels[private], plan.votes_per_record)
@@ -170,25 +170,38 @@ def scored(data: Cifar, rule: str, epsilon: float, seed: int, asked: argparse.Na
         parts = generator, LabelledEmbedder(data, LABELS), electorate, make_selector(settings, plan), account
         for state in evolve(plan, *parts, noise=SeededNoise(seed)):
             samples = state.synthetic
-    rows, compared = np.array([int(sample) for sample in samples["text"]]), points[test][:COMPARED]
+    rows = np.array([int(sample) for sample in samples["text"]])
+    seconds = time.perf_counter() - began
+    return {"votes": plan.votes_per_record, **measured(data, rows, samples["label"]), "seconds": seconds}
+
+
+def measured(data: Cifar, rows: Indices, labels: Any) -> dict[str, Any]:
+    """Score public images, by their numbers, under these labels."""
+    points, test = data.points, slice(PRIVATE + PUBLIC, None)
+    compared = points[test][:COMPARED]
     (inside,) = balls(compared, points[rows], 3)
-    found = classify(points[rows], samples["label"].tolist(), points[test], data.labels[test].tolist())
+    found = classify(points[rows], labels.tolist(), points[test], data.labels[test].tolist())
     return {
-        "votes": plan.votes_per_record,
         "FID": frechet(data.features[PUBLIC:], data.features[rows - PRIVATE]),
         "accuracy": found.accuracy,
-        "right labels": float((data.labels[rows] == samples["label"]).mean()),
+        "right labels": float((data.labels[rows] == labels).mean()),
         "recall": inside.recall,
         "precision": inside.precision,
         "W1": wasserstein1(compared, points[rows]),
         "distinct": len(set(rows.tolist())),
-        "seconds": time.perf_counter() - began,
     }
+
+
+def by_chance(data: Cifar, seeds: int, count: int) -> list[dict[str, Any]]:
+    """Score public images that are drawn at random, with their true labels."""
+    drawn = [PRIVATE + np.random.default_rng(seed).choice(PUBLIC, count, replace=False) for seed in range(seeds)]
+    return [{"seed": seed, **measured(data, rows, data.labels[rows])} for seed, rows in enumerate(drawn)]
 
 
 def run(asked: argparse.Namespace) -> None:
     """Run all rules that have no line yet, and write a line for each as soon as it is known."""
     data, path = Cifar.read(asked.carried, asked.features), asked.out / "cifar.csv"
+    write_rows(asked.out, "cifar_by_chance", by_chance(data, asked.seeds, asked.samples))
     rows = list[dict[str, Any]](csv.DictReader(path.open())) if path.exists() else []
     known = {(float(row["epsilon"]), row["rule"], int(row["seed"])) for row in rows}
     for seed in range(asked.seeds):
