@@ -12,7 +12,7 @@ import numpy as np
 from gape.core.errors import InputError, in_one_line
 from gape.core.types import Floats, Samples
 from gape.embedders.images.png import Pixels, Shape, as_images, note_of
-from gape.generators.images.engines import called, load_engine
+from gape.generators.images.engines import Engine, called, load_engine
 from gape.generators.images.sizing import fitted
 
 _AT_ONCE = 16  # images drawn together
@@ -33,10 +33,10 @@ class LatentImages:
     of whole numbers, (n,), takes the label, which must then be a number.
     """
 
-    def __init__(self, path: str | Path, shape: Shape, label: str | None = None, engine: str = "onnx") -> None:
-        """Load the model with an engine, onnx or openvino, and find out what it takes and returns."""
+    def __init__(self, path: str | Path, shape: Shape, label: str | None = None, engine: str | Engine = "onnx") -> None:
+        """Load the model with an engine, onnx, openvino or one of your own, and find out what it takes and returns."""
         self.path, self.shape = Path(path), shape
-        self._engine = load_engine(engine, self.path)
+        self._engine = load_engine(engine, self.path) if isinstance(engine, str) else engine
         self._digest = self._engine.digest[:12]
         floats = [given for given in self._engine.inputs if given.kind == "float32"]
         classes = [given for given in self._engine.inputs if given.kind in {"int64", "int32"}]
