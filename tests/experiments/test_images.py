@@ -46,6 +46,16 @@ def test_what_the_pages_say_of_cifar_is_in_the_stored_runs() -> None:
     assert (f"{exact:.2f}", f"{rounded:.2f}") == ("57.14", "57.15")
 
 
+def test_held_out_terrain_gets_nearer_in_every_round() -> None:
+    with (STORED.parent / "terrain.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    ways = [[float(row["distance"]) for row in rows if row["seed"] == seed] for seed in ("0", "1")]
+    assert all(len(way) == 6 and (np.diff(way) < 0).all() for way in ways)
+    said = " and ".join(f"from {way[0]:.3f} to {way[-1]:.3f}".replace("0.", ".") for way in ways)
+    for page in ("docs/images.md", "experiments/images/README.md"):
+        assert said in " ".join((ROOT / page).read_text().split())
+
+
 @pytest.mark.slow
 def test_the_default_keeps_more_kinds_than_ranking() -> None:
     private, held_out = rare.unbalanced()
