@@ -4,9 +4,9 @@
         --embedder DIR --out FILE
     python experiments/varied_text/sampling.py --table
 
-A setting is top_k,top_p,min_p,repeat_penalty,temperature. For each one and each dataset, 1,500 random texts are written.
+A setting is top_k,top_p,min_p,repeat_penalty,temperature. For each setting and dataset, 1,500 random texts are written.
 The first 500 are scored: distinct pairs of words, beside those of as many real texts of at most that length, next-word
-accuracy on 1,500 real texts, and W1; recall is that of all 1,500. NOT differentially private: it scores by private texts.
+accuracy on 1,500 real texts, and W1; recall is that of all 1,500. NOT differentially private: private texts score.
 `--table` prints the table of the README from the stored lines.
 """
 
