@@ -85,6 +85,8 @@ class Modality:
     compared_by: ClassVar[str] = ""  # its own embedder, in words
     caution: ClassVar[str] = ""  # how a measure can mislead
     copied: ClassVar[str] = "exactly"  # in which sense a copied sample equals a record
+    beside_real: ClassVar[bool] = False  # whether evaluations score as many real records unless told not to
+    scored: ClassVar[Mapping[str, str]] = {}  # the names of its `scores`, each with its heading in tables
 
     def __init__(self, schema: str | Path | None = None) -> None:
         """Read the schema, if there is one."""
@@ -279,6 +281,17 @@ class Modality:
     def measures(self, real: Samples, synthetic: Samples, scoring: Scoring) -> Groups:
         """Compare the content of samples with that of real records."""
         return {}
+
+    def scores(self, real: Samples, synthetic: Samples, target: str | None) -> dict[str, float]:
+        """Score the content of samples by real records, for comparisons of methods.
+
+        `target` is a column that a classifier is trained to predict by the others.
+        """
+        return {}
+
+    def check_target(self, target: str) -> None:
+        """Reject a column that a classifier cannot be trained to predict."""
+        raise InputError(f"{self.nouns} have no columns to predict, got target {target!r}; leave it out")
 
     def agreement(
         self, real: tuple[Samples, Points], synthetic: tuple[Samples, Points], scoring: Scoring

@@ -17,8 +17,8 @@ from gape.runs.advice import suitable_votes
 REAL = "real"  # the method of a cell that scores real records instead of synthetic ones
 VOTES = ":"  # before the votes per record in the name of a method, as in ranking:16
 
-# The fields of a plan that vary between cells, and the survey, which comparisons do not have; all others are common.
-_PER_CELL = frozenset({"epsilon", "seed", "sigma", "votes_per_record", "answers"})
+# The fields of a plan that vary between cells; all others are common.
+_PER_CELL = frozenset({"epsilon", "seed", "sigma", "votes_per_record"})
 
 
 def shortest(number: float) -> str:
@@ -146,8 +146,8 @@ class Study:
     @classmethod
     def from_common(cls, values: Mapping[str, Any]) -> Study:
         """Restore a study from the result of `common`."""
-        names = [part.name for part in fields(Plan) if part.name not in _PER_CELL]
-        plan = {name: values[name] for name in names}
+        names = [part.name for part in fields(Plan) if part.name not in {*_PER_CELL, "answers"}]
+        plan = {name: values[name] for name in names} | {"answers": tuple(values.get("answers", ()))}
         scoring = {name: values[name] for name in ("held_out", "scored", "k", "blur")}
         described = {name: str(value) for name, value in values.items() if name not in {*plan, *scoring}}
         return cls(Plan(epsilon=math.inf, **plan), **scoring, described=described)
@@ -155,6 +155,8 @@ class Study:
     def common(self) -> dict[str, Any]:
         """Return everything that cells must share to be comparable, as plain values."""
         plan = {name: value for name, value in asdict(self.plan).items() if name not in _PER_CELL}
+        if not self.plan.answers:  # folders of versions without surveys do not have it
+            del plan["answers"]
         scoring = {"held_out": self.held_out, "scored": self.scored, "k": self.k, "blur": self.blur}
         return {**plan, **scoring, **self.described}
 
