@@ -36,7 +36,7 @@ def compare(
         str | None,
         typer.Option(
             help="Comma-separated presets or selectors; NAME:K casts K votes per record, as in ranking:16. For tables "
-            f"also survey. Defaults to {','.join(METHODS)}, and to gape without rounds.",
+            f"also survey, aim and mst. Defaults to {','.join(METHODS)}, and without rounds to gape.",
             rich_help_panel=_GROUP,
         ),
     ] = None,

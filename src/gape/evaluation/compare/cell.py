@@ -22,6 +22,7 @@ from gape.metrics import balls, mean_nearest_distance, sinkhorn1
 from gape.metrics.next_word import next_word_accuracy
 from gape.metrics.repetition import Repetition, repetition
 from gape.metrics.usefulness import classify
+from gape.modalities.base import Baseline
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.noise import SeededNoise
 from gape.voting.electorate import LocalElectorate
@@ -199,6 +200,14 @@ def run_cell(
         without_voters = replace(split, scoring_voters=split.voters[:0])
         turns = [_score_round(0, split.voters[rows], split.known.take(rows), without_voters, study)]
         sigma, selector = 0.0, "real records, drawn at random from those that vote"
+    elif method.baseline is not None:
+        samples = _by_baseline(cell, method.baseline, study, split)
+        known = _known_of_samples(samples, split.known)
+        turns, sigma, selector = (
+            [_score_round(0, parts[1].embed(samples), known, split, study)],
+            0.0,
+            repr(method.baseline),
+        )
     else:
         turns, sigma, selector = _evolve(cell, method, study, split, parts, on_round)
     return Result(
@@ -212,6 +221,14 @@ def run_cell(
         seconds=time.monotonic() - began,
         processor_seconds=time.process_time() - processor,
     )
+
+
+def _by_baseline(cell: Cell, baseline: Baseline, study: Study, split: Split) -> Samples:
+    """Make samples by the method of another library, from the content of the voters."""
+    if split.known.content is None:
+        raise InputError(f"{cell.method} needs the content of the records, and here are only points; leave it out")
+    plan = study.plan
+    return baseline(split.known.content, plan.samples, cell.epsilon, plan.delta, plan.neighbours, cell.seed)
 
 
 def _evolve(
@@ -231,6 +248,8 @@ def _evolve(
         votes_per_record=plan.votes_per_record,
         content=split.known.content,
     )
+    if method.select is None:
+        raise InputError(f"the method {cell.method} has neither a selector nor a baseline; give it one")
     select = method.select(plan, _units(split))
     turns: list[ScoredRound] = []
 

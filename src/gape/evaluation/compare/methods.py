@@ -118,6 +118,8 @@ def given(settings: Settings) -> dict[str, Any]:
 
 def _method(name: str, settings: Settings, *, by_noise: bool, published: Callable[[str], Settings] | None) -> Method:
     base, votes = _parsed(name, settings)
+    if base in settings.kind.baselines:
+        return _baseline(name, settings)
     if base == SURVEY or not settings.rounds:
         return _without_rounds(name, settings)
     preset = PRESETS.get(base)
@@ -153,10 +155,17 @@ def _without_rounds(name: str, settings: Settings) -> Method:
     return Method(name, TextSelector(own), changes, build=TextBuilder(own))
 
 
+def _baseline(name: str, settings: Settings) -> Method:
+    """Return a method of another library."""
+    if settings.user is not None:
+        raise InputError(f"{name} protects records, got user {settings.user!r}; leave one of the two out")
+    return Method(name, None, baseline=settings.records.baseline(name))
+
+
 def _parsed(name: str, settings: Settings) -> tuple[str, int | None]:
     """Split a name into a preset or a selector, and its votes per record if it has them."""
     surveyed = [SURVEY] if settings.kind.surveyed and settings.kind.owns(settings.generator) else []
-    known = dict.fromkeys([*PRESETS, *CHOICES["selector"], *surveyed])
+    known = dict.fromkeys([*PRESETS, *CHOICES["selector"], *surveyed, *settings.kind.baselines])
     base, colon, votes = name.partition(VOTES)
     if base not in known:
         raise InputError(

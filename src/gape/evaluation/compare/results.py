@@ -23,8 +23,7 @@ from gape.evaluation.compare.folder import MARK
 from gape.evaluation.compare.grid import VOTES, Study, shortest
 from gape.metrics.measure import nth_nearest
 from gape.metrics.repetition import Repetition
-from gape.modalities import Modality
-from gape.modalities.registry import kind_named
+from gape.modalities import Modality, kind_named, known_kinds
 
 LABELS = {
     "gape": "GAPE",
@@ -34,6 +33,7 @@ LABELS = {
     "subsampling": "Subsampling",
     "gape-paper": "GAPE, paper",
     "survey": "Survey",
+    **{name: label for kind in known_kinds() for name, label in kind.baselines.items()},
 }
 Value: TypeAlias = Callable[[ScoredRound], float]
 _CONFIDENCE = 0.95

@@ -70,11 +70,11 @@ def compare_texts(
 
     A method is a preset or a selector, and `NAME:K` casts K votes per record. A preset sets its selector, and whether
     survivors compete with their variations. A selector casts as many votes as the default. Where records can answer a
-    survey, `survey` is the method that does nothing else; `gape` is the same without rounds. Size, rounds, variations
-    and start come from the settings and are the same for all methods; with `preset` in the settings, all methods use
-    those of its authors. If `as_published`, a published method has the prompts, variations
-    and start of its own preset, and only size and rounds are the same. Seeds count up from `settings.seed`. `source` is
-    data in memory. For `jobs` see `compare`.
+    survey, `survey` is the method that does nothing else; `gape` is the same without rounds. For tables there are also
+    `aim` and `mst` of OpenDP, with the same guarantee (extra marginals). Size, rounds, variations and start come from
+    the settings and are the same for all methods; with `preset` in the settings, all methods use those of its authors.
+    If `as_published`, a published method has the prompts, variations and start of its own preset, and only size and
+    rounds are the same. Seeds count up from `settings.seed`. `source` is data in memory. For `jobs` see `compare`.
     """
     _refuse_what_a_cell_decides(settings)
     if as_published and settings.preset != "gape":
@@ -100,6 +100,8 @@ def compare_texts(
         by_noise=votes_suit_noise(settings),
         published=published if as_published else None,
     )
+    if math.inf in epsilons and (without := [method.name for method in named if method.baseline is not None]):
+        raise InputError(f"{without[0]} needs noise, got epsilon inf; leave one of the two out")
     grid = Grid(named, tuple(map(float, epsilons)), tuple(range(chosen.seed, chosen.seed + seeds)))
     study = Study(
         make_plan(chosen),

@@ -22,6 +22,7 @@ from gape.modalities.records import Records
 from gape.modalities.rows.embedder import RowEmbedder
 from gape.modalities.rows.generator import RowGenerator
 from gape.modalities.rows.load import load_rows
+from gape.modalities.rows.marginals import ALGORITHMS, Marginals
 from gape.modalities.rows.measures import row_measures, table_scores
 from gape.modalities.rows.rehearsal import made_up_survey
 from gape.modalities.rows.schema import Schema
@@ -57,6 +58,8 @@ class Rows(Modality):
         "spread": "Spread: standard deviation of numbers over that of records that did not vote (1 is right)",
         "AUC": "AUC on records that did not vote, of a classifier trained on the rows (more is better)",
     }
+
+    baselines: ClassVar[Mapping[str, str]] = ALGORITHMS
 
     def __init__(self, schema: str | Path | Schema | None = None) -> None:
         """Read the schema of the columns."""
@@ -148,6 +151,10 @@ class Rows(Modality):
     def measures(self, real: Samples, synthetic: Samples, scoring: Scoring) -> Groups:  # noqa: ARG002  (all rows count)
         """Compare rows column by column."""
         return {"Columns": row_measures(real.tolist(), synthetic.tolist(), self.schema)}
+
+    def baseline(self, name: str) -> Marginals:
+        """Return AIM or MST."""
+        return Marginals(self.schema, name)
 
     def check_target(self, target: str) -> None:
         """Reject a column that the schema does not have."""
