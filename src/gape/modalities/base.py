@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from gape.generators.resampled import ResampledText
 from gape.metrics.measure import Measure, Scoring
 from gape.modalities.arrow import samples_from_arrow, samples_to_arrow
 from gape.modalities.records import Records
+from gape.privacy.accounting import Neighbours
 
 TextWriter: TypeAlias = ResampledText | PromptedText
 Groups = dict[str, tuple[Measure, ...]]  # the measures of an evaluation, under their headings
@@ -47,6 +48,16 @@ class Rehearsal:
     records: Samples
     one: Samples
     other: Samples
+
+
+class Baseline(Protocol):
+    """A method of another library, which comparisons run beside those of this package. It must be picklable."""
+
+    def __call__(
+        self, records: Samples, count: int, epsilon: float, delta: float, neighbours: Neighbours, seed: int
+    ) -> Samples:
+        """Make `count` samples that are (epsilon, delta)-DP for the records."""
+        ...
 
 
 class Modality:
@@ -85,6 +96,9 @@ class Modality:
     compared_by: ClassVar[str] = ""  # its own embedder, in words
     caution: ClassVar[str] = ""  # how a measure can mislead
     copied: ClassVar[str] = "exactly"  # in which sense a copied sample equals a record
+    beside_real: ClassVar[bool] = False  # whether evaluations score as many real records unless told not to
+    scored: ClassVar[Mapping[str, str]] = {}  # the names of its `scores`, each with its heading in tables
+    baselines: ClassVar[Mapping[str, str]] = {}  # methods of other libraries for comparisons, each with its label
 
     def __init__(self, schema: str | Path | None = None) -> None:
         """Read the schema, if there is one."""
@@ -279,6 +293,21 @@ class Modality:
     def measures(self, real: Samples, synthetic: Samples, scoring: Scoring) -> Groups:
         """Compare the content of samples with that of real records."""
         return {}
+
+    def scores(self, real: Samples, synthetic: Samples, target: str | None) -> dict[str, float]:
+        """Score the content of samples by real records, for comparisons of methods.
+
+        `target` is a column that a classifier is trained to predict by the others.
+        """
+        return {}
+
+    def baseline(self, name: str) -> Baseline:
+        """Return one of `baselines`. If its library is missing, say how to install it."""
+        raise InputError(f"there is no method {name!r} for {self.nouns}; leave it out")
+
+    def check_target(self, target: str) -> None:
+        """Reject a column that a classifier cannot be trained to predict."""
+        raise InputError(f"{self.nouns} have no columns to predict, got target {target!r}; leave it out")
 
     def agreement(
         self, real: tuple[Samples, Points], synthetic: tuple[Samples, Points], scoring: Scoring

@@ -165,7 +165,7 @@ class Mixed(Modality):
         (real_cells, real_texts), (cells, texts) = self.schema.split(real), self.schema.split(synthetic)
         if self.schema.cells is not None:
             real_lines, lines = (self.schema.cell_lines(side).tolist() for side in (real_cells, cells))
-            compared = row_measures(real_lines, lines, self.schema.cells, scoring)
+            compared = row_measures(real_lines, lines, self.schema.cells)
             groups["Columns"] = tuple(measure for measure in compared if measure.name != "repeated rows")
         for name in self.schema.texts:
             usual, own = ([text for text in side[name] if text is not None] for side in (real_texts, texts))
