@@ -87,7 +87,7 @@ def described_settings(settings: Settings) -> dict[str, str]:
         prompts = make_prompts(settings, None)
         return described | {"prompts": f"{prompts.name}, {sha256(repr(prompts).encode()).hexdigest()[:12]}"}
     described |= settings.records.describe()
-    if settings.kind.owns(settings.generator):
+    if settings.own_generator:
         return described
     return described | {"generator": f"corpus of {public_texts(settings)!r}"}
 

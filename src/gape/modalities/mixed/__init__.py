@@ -97,7 +97,7 @@ class Mixed(Modality):
         """Return all texts of rows: a text tells who wrote it, whatever the other cells are."""
         return self._texts(samples)
 
-    def written(self, writer: TextWriter) -> Generator:
+    def written(self, writer: TextWriter, painter: object = None) -> Generator:  # noqa: ARG002  (no pictures)
         """Return the generator that draws cells and lets `writer` write the texts."""
         return MixedGenerator(self.schema, writer, writer.prompts.given)
 
