@@ -7,6 +7,7 @@ from gape.core.errors import InputError, PrivacyError
 from gape.distributed.cluster import RayElectorate
 from gape.evolution.plan import Plan
 from gape.generators.prompts import load
+from gape.generators.topic_survey import times_for
 from gape.language.locate import check_name
 from gape.privacy.accounting import Neighbours
 from gape.runs.advice import samples_for, suitable_votes, usual_delta
@@ -113,8 +114,18 @@ def make_plan(settings: Settings) -> Plan:
         votes_per_unit=_known(settings.votes_per_unit),
         votes_per_record=_known(settings.votes_per_record),
         seed=settings.seed,
-        answers=settings.records.survey_generator().per_record if settings.survey else (),
+        answers=_answers(settings),
     )
+
+
+def _answers(settings: Settings) -> tuple[int, ...]:
+    """Return the number of answers of a unit to each release of the survey."""
+    if not settings.survey:
+        return ()
+    if settings.kind.owns(settings.generator):
+        return settings.records.survey_answers()
+    votes = settings.rounds * _known(settings.votes_per_unit)
+    return (times_for(settings.survey, votes) if votes else 1,)
 
 
 def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:

@@ -10,7 +10,7 @@ from gape.language.spending import SHARE_OF_PRICE
 from gape.modalities import Modality, is_part, kind_named, modality, usual_modality
 from gape.privacy.accounting import Neighbours
 from gape.runs.paths import WITH_PATHS, anchored
-from gape.runs.presets import PRESETS, survey_defaults
+from gape.runs.presets import PRESETS, refuse_survey, survey_defaults
 
 T = TypeVar("T")
 
@@ -107,11 +107,11 @@ class Settings:
         None, "Evolution", "Number of samples (m). Defaults to as many as votes can tell apart."
     )
     rounds: int = _setting(6, "Evolution", "Voting rounds (T). Tables: 0 with a survey, else 20.")
-    survey: bool = _setting(
-        default=False,
-        group="Evolution",
-        text="Ask the records for noisy counts of columns and pairs of columns before the first round, and start with "
-        "rows that fit them. The default for tables.",
+    survey: float = _setting(
+        0.0,
+        "Evolution",
+        "Share of the privacy budget that a survey has before the first round. Texts: what they are about decides "
+        "the topics of the initial texts. Tables: 1, without rounds, and rows are made that fit the survey.",
     )
     initial: int | None = _setting(
         None,
@@ -234,6 +234,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
+        if isinstance(self.survey, bool):  # as older versions have it
+            object.__setattr__(self, "survey", float(self.survey))
         for name, kind in ((setting.name, hints[setting.name]) for setting in fields(self)):
             value = getattr(self, name)
             try:
@@ -373,8 +375,7 @@ class Settings:
             if head not in {form.partition(":")[0] for form in forms} and is_part(head):
                 known = ", ".join(forms) or "your own, in Python"
                 raise InputError(f"the {part} {brief(spec)} is not for {kind.nouns}; use {known}")
-        if self.survey and not (kind.surveyed and self.generator == kind.name):
-            raise InputError(f"{kind.nouns} by the generator {brief(self.generator)} answer no survey; leave it out")
+        refuse_survey(kind, self.survey, self.rounds, self.generator, bare=self.bare_prompts)
         if self.on_ray and not kind.on_workers:
             raise InputError(
                 f"{kind.nouns} are read by this process, not with engine {brief(self.engine)}; leave it out"
