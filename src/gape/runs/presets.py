@@ -43,10 +43,9 @@ def refuse_survey(kind: type[Modality], share: float, rounds: int, generator: st
         raise InputError(f"{kind.nouns} by the generator {brief(generator)} answer no survey; leave it out")
     if own and share < 1:
         raise InputError(f"{kind.nouns} answer a survey with the whole budget or none, got {share:g}; use 1 or 0")
-    if not own and (share == 1) != (rounds == 0):
+    if not own and (share == 1 or rounds == 0):
         raise InputError(
-            f"a survey with the whole budget leaves none for rounds, got survey {share:g} and rounds {rounds}; use a "
-            "smaller share, or 1 and 0"
+            f"{kind.nouns} need rounds after a survey, got survey {share:g} and rounds {rounds}; use a share below 1"
         )
     if bare and not own:
         raise InputError("a survey asks for topics, and with bare_prompts no prompt names one; leave out one of them")

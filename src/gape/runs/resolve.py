@@ -124,8 +124,7 @@ def _answers(settings: Settings) -> tuple[int, ...]:
         return ()
     if settings.kind.owns(settings.generator):
         return settings.records.survey_answers()
-    votes = settings.rounds * _known(settings.votes_per_unit)
-    return (times_for(settings.survey, votes) if votes else 1,)
+    return (times_for(settings.survey, settings.rounds * _known(settings.votes_per_unit)),)
 
 
 def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:

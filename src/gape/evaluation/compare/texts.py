@@ -75,7 +75,7 @@ def compare_texts(
     """
     _refuse_what_a_cell_decides(settings)
     if settings.survey:  # methods differ in how they select by votes, which a survey has none of
-        settings = settings.with_values(survey=0.0, rounds=settings.rounds or settings.kind.defaults.get("rounds", 6))
+        settings = settings.with_values(survey=0.0, rounds=settings.rounds or settings.kind.defaults["rounds"])
     if as_published and settings.preset != "gape":
         raise InputError(
             f"as_published gives each method the settings of its preset, got preset {settings.preset!r} for all of "
