@@ -38,7 +38,7 @@ from gape.selection.local_search import Gape
 from gape.voting.electorate import LocalElectorate
 
 POSTS, CORPUS, SAMPLES, ROUNDS, HELD_OUT, WORDS = 14_000, 5_000, 200, 6, 0.2, 100
-SHARES = (0.0, 0.05, 0.1, 0.3)
+SHARES = (0.0, 0.1, 0.3)
 EPSILONS = (0.5, 1.0, 4.0)
 FREE = "free"
 
@@ -111,7 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--private", required=True)
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     asked = parser.parse_args()

@@ -18,7 +18,7 @@ from gape._support.fingerprint import points_digest
 from gape.core.errors import InputError
 from gape.core.protocols import Embedder, Generator, TopicGenerator
 from gape.core.types import Counts, Floats, NoisyVotes, Points, Samples
-from gape.voting.nearest import nearest_votes
+from gape.voting.nearest import nearest
 
 EVEN = 0.1  # share of the random samples that are about all topics alike, so that none is lost in the noise
 
@@ -51,7 +51,8 @@ class NearestTopic:
 
     def tally(self, encoded: Points) -> Counts:
         """Count the records nearest to each topic, (bins,). Private: for `release_answers` only."""
-        return np.tile(nearest_votes(encoded, self.points), self.per_record)
+        counts = np.bincount(nearest(encoded, self.points), minlength=len(self.points))
+        return np.tile(counts.astype(np.int64), self.per_record)
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,12 @@ def refuse_unknown(settings: Settings) -> None:
     settings.records  # noqa: B018  (rejects a schema that is not one)
     refuse_idle_caps(settings)
     if settings.prompts is not None:
-        load(settings.prompts)  # refuses unknown prompts
+        named = load(settings.prompts).topics  # refuses unknown prompts
+        if settings.survey and writes(settings) and not named:
+            raise InputError(
+                f"a survey asks for topics, and the prompts {settings.prompts} name none; add {{topic}} to them, or "
+                "leave the survey out"
+            )
     variations_of(settings)
 
 
