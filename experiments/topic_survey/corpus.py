@@ -37,7 +37,8 @@ from gape.runs.resolve import VARIATIONS
 from gape.selection.local_search import Gape
 from gape.voting.electorate import LocalElectorate
 
-POSTS, CORPUS, SAMPLES, ROUNDS, HELD_OUT, WORDS = 14_000, 5_000, 200, 6, 0.2, 100
+POSTS, CORPUS, ROUNDS, HELD_OUT, WORDS = 14_000, 5_000, 6, 0.2, 100
+SAMPLES = (50, 200)
 SHARES = (0.0, 0.1, 0.3)
 EPSILONS = (0.5, 1.0, 4.0)
 FREE = "free"
@@ -54,16 +55,16 @@ class Numbered:
         return self.points[[int(sample) for sample in samples]]
 
 
-def followed(task: tuple[str, str, float, float | str, int]) -> dict[str, Any]:
+def followed(task: tuple[str, str, int, float, float | str, int]) -> dict[str, Any]:
     """Run once, and score the start and the end by held-out posts."""
-    folder, data, epsilon, share, seed = task
+    folder, data, size, epsilon, share, seed = task
     points, few = _embedded(folder)
     order = np.random.default_rng([seed, *b"posts"]).permutation(len(points))
     corpus, private = order[:CORPUS], order[CORPUS:]
     private = private[few[private]] if data == "few" else private
     held_out, voting = np.split(private, [round(HELD_OUT * len(private))])
     scales, copies = VARIATIONS["corpus"]
-    plan = Plan(epsilon, usual_delta(len(voting)), ROUNDS, SAMPLES, scales=scales, copies=copies, seed=seed)
+    plan = Plan(epsilon, usual_delta(len(voting)), ROUNDS, size, scales=scales, copies=copies, seed=seed)
     embedder = Numbered(points)
     survey = TopicSurvey(CorpusText([str(number) for number in corpus], embedder), embedder)
     generator: Generator = survey.writer
@@ -81,7 +82,7 @@ def followed(task: tuple[str, str, float, float | str, int]) -> dict[str, Any]:
             )
             if state.proposal is None
         ]
-    known = {"data": data, "epsilon": epsilon, "share": share, "seed": seed, "sigma": plan.sigma}
+    known = {"data": data, "samples": size, "epsilon": epsilon, "share": share, "seed": seed, "sigma": plan.sigma}
     for name, samples in (("start", states[0]), ("end", states[-1])):
         known[f"{name} recall"] = recall(points[held_out], samples)
         known[f"{name} W1"] = float(sinkhorn1(points[held_out], samples).value)
@@ -111,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--private", required=True)
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     asked = parser.parse_args()
@@ -119,8 +120,9 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for seed in range(asked.seeds):
         tasks = [
-            (str(asked.cache), data, epsilon, share, seed)
+            (str(asked.cache), data, size, epsilon, share, seed)
             for data in ("few", "all")
+            for size in SAMPLES
             for epsilon in EPSILONS
             for share in (*SHARES, FREE)
         ]
