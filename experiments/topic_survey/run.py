@@ -55,7 +55,7 @@ class ByTexts(TopicSurvey):
         sums = points.reshape(len(about), PER_TOPIC, -1).sum(axis=1)
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
         means = np.where(norms > 0, sums / np.maximum(norms, 1e-12), asked.points)
-        return NearestTopic(means.astype(np.float32), most)
+        return replace(asked, points=means.astype(np.float32))
 
 
 TRIED = {

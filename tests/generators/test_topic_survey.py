@@ -125,6 +125,13 @@ def test_a_writer_starts_with_the_topics_of_the_answers(kind: type[ResampledText
     assert drawn_topics(survey, model)["ddd"] > 60
 
 
+def test_a_question_is_known_by_its_topics() -> None:
+    writer, names = ResampledText(ScriptedModel(write), prompts()), set()
+    for kept in (writer, writer, replace(writer, prompts=prompts().with_topics(TOPICS[::-1]))):
+        names |= {TopicSurvey(kept, Letters()).questions((), 1.0, most).digest for most in (1, 2)}
+    assert len(names) == 4
+
+
 def test_each_label_has_topics_of_its_own() -> None:
     model = ScriptedModel(write)
     writers = {

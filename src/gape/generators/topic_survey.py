@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gape._support.fingerprint import points_digest
+from gape._support.fingerprint import points_digest, samples_digest
 from gape.core.errors import InputError
 from gape.core.protocols import Embedder, Generator, TopicGenerator
 from gape.core.types import Counts, Floats, NoisyVotes, Points, Samples
@@ -34,6 +34,7 @@ class NearestTopic:
 
     points: Points  # of the topics, (k, d)
     per_record: int
+    known_as: str = ""  # digest of the topics themselves, which other machines may embed slightly differently
 
     @property
     def bins(self) -> int:
@@ -43,7 +44,7 @@ class NearestTopic:
     @property
     def digest(self) -> str:
         """Identify the questions."""
-        return f"{self.per_record} times: {points_digest(self.points)}"
+        return f"{self.per_record} times: {self.known_as or points_digest(self.points)}"
 
     def encode(self, content: Samples | None, points: Points) -> Points:  # noqa: ARG002  (embeddings are asked for)
         """Return what the question asks about: the points of the records, (n, d)."""
@@ -66,7 +67,8 @@ class TopicSurvey:
         """Return the question of the only release, asked as often as a record may answer."""
         if self.embedder is None:
             raise InputError("a survey compares records with topics, and there is no embedder; give one")
-        return NearestTopic(self.embedder.embed(self.writer.topics()), most)
+        topics = self.writer.topics()
+        return NearestTopic(self.embedder.embed(topics), most, samples_digest(topics))
 
     def informed(self, answers: Sequence[NoisyVotes], sigma: float) -> Generator:
         """Return the generator that draws topics by the noisy answers."""
