@@ -1,5 +1,6 @@
 """Runs of texts with a survey of topics first: from memory and disk, with users and labels, and a kill."""
 
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -7,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import faulty_server
 from command import gape as command
+from faulty_server import FaultyServer
 from gape.audit.books import audit_run
 from gape.core.errors import InputError
 from gape.core.types import NoisyVotes
 from gape.evolution.plan import Plan
+from gape.language.request import Request
 from gape.privacy.ledger import Ledger
 from gape.privacy.noise import SeededNoise
 from gape.runs.embedding import embed_texts
@@ -19,7 +23,8 @@ from gape.runs.expand import expand
 from gape.runs.folder.record import read_run
 from gape.runs.settings import Settings
 from gape.runs.synthesize import resume, run_text
-from made_up import STARS, leaks, private_rows, public_texts, write_corpus, write_csv
+from generators.writing import write
+from made_up import CANARIES, PLACES, PROMPTS, STARS, leaks, private_rows, public_texts, write_corpus, write_csv
 
 
 @pytest.fixture
@@ -87,6 +92,25 @@ def test_a_run_that_stops_resumes_with_the_answers_it_paid_for(
     np.testing.assert_array_equal(made[0], answers_in(data.parent / "run"))
     with closing(Ledger(data.with_name("reviews.csv.gape-ledger.sqlite"))) as ledger:
         assert len(ledger.releases()) == len(made) == 3
+
+
+def test_a_model_is_asked_for_the_topics_of_the_records_and_told_nothing_else(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faulty_server, "answer_to", lambda prompt, seed: write(Request(prompt, seed=seed)))
+    prompts = data.parent / "prompts.toml"
+    prompts.write_text(PROMPTS + 'widen = "About: a {topic}."\n[rules]\ntopic = ["other"]\n')
+    asked = {"generator": "openai:tiny", "prompts": str(prompts), "topics": list(PLACES), "selector": "ranking"}
+    with FaultyServer() as server:
+        chosen = settings(
+            data, **asked, base_url=server.url, epsilon=200.0, initial=60, rounds=1, scales=None, copies=1
+        )
+        run_text(chosen, data.parent / "run")
+    sent = [body["messages"][-1]["content"] for body in server.bodies]
+    topics = Counter(place for prompt in sent for place in PLACES if f"About: a {place}." in prompt)
+    assert sum(topics[place] for place in PLACES[:3]) > 0.8 * sum(topics.values()) >= 0.8 * 60
+    assert not any(canary in prompt for canary in CANARIES for prompt in sent)
+    assert len(answers_in(data.parent / "run")) == 8 * read_run(data.parent / "run").plan.answers[0]
 
 
 @pytest.mark.parametrize("user", [None, "who"])
