@@ -26,6 +26,7 @@ def made_up_survey() -> Rehearsal:
     """Return a survey of words that are made of a few letters, among topics of the same kind."""
     rng = np.random.default_rng(0)
     words = ["".join(rng.choice(list(_LETTERS), 6)) for _ in range(_RECORDS + _PUBLIC)]
-    survey = TopicSurvey(CorpusText(words[_RECORDS:], Letters()), Letters())
-    one, other = as_samples(["aaaaaa"]), as_samples(["hhhhhh"])
-    return Rehearsal(survey, (_ANSWERS,), Letters(), as_samples(words[:_RECORDS]), one, other)
+    corpus = CorpusText(words[_RECORDS:], Letters())
+    topics = corpus.topics()
+    one, other = topics[:1], topics[len(topics) // 2 :][:1]  # each is nearest to itself
+    return Rehearsal(TopicSurvey(corpus, Letters()), (_ANSWERS,), Letters(), as_samples(words[:_RECORDS]), one, other)
