@@ -62,7 +62,6 @@ TRIED = {
     "default": VARIANTS["gape"],
     "survey": Variant(survey=0.1),
     "survey-texts": Variant(survey=0.1, asking=ByTexts),
-    "survey-more": Variant(survey=0.3),
 }
 
 
