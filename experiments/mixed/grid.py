@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no run after that")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
-    runs = [run for name in asked.runs for run in SETS.get(name, [name])]
+    runs = list(dict.fromkeys(run for name in asked.runs for run in SETS.get(name, [name])))
     for run in runs:
         parts(run)
     asked.out.mkdir(parents=True, exist_ok=True)
