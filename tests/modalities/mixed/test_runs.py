@@ -153,8 +153,6 @@ def test_rows_vote_from_disk_as_from_memory(data: Path) -> None:
     assert one.equals(other)
     assert one.schema.field("price").type == "double"
     assert one.schema.field("title").type == "string"  # although all of them are missing
-    refused = gape("run", data, *flags, *public, "--engine", "ray", "--out", "none")
-    assert "rows are read by this process, not with engine 'ray'; leave it out" in one_line_error(refused)
 
 
 def test_the_search_for_secrets_finds_one(data: Path) -> None:

@@ -49,6 +49,7 @@ class Mixed(Modality):
     embedders = Text.embedders
     has_words = True
     on_disk = True
+    on_workers = True
     copied = "cell for cell"
 
     def __init__(self, schema: str | Path | MixedSchema | None = None) -> None:
