@@ -167,8 +167,11 @@ def test_cells_that_are_not_conversations_are_refused_and_not_quoted(cell: objec
     [
         ("roles = 3", "must be 1 to 10 different names"),
         ('roles = ["a", "A"]', "must be 1 to 10 different names"),
+        ('roles = ["a b", "A  B"]', "must be 1 to 10 different names"),
+        ('roles = ["agent", "agent: second"]', "without a colon"),  # its turns would be read as those of "agent"
+        (f'roles = ["{"r" * 51}", "b"]', "at most 50 characters"),
         ('roles = ["a", "b"]\nleast = 5\nmost = 4', "must be numbers of turns from 1 to 50"),
-        ('roles = ["a", "b"]\ntext = 3', "must say what the conversations are"),
+        ('roles = ["a", "b"]\ntext = 3', "must say what the texts are"),
         ('roles = ["a", "b"]\nwords = 9999', "must be an integer from 1 to 200"),
         ('roles = ["a", "b"]\nturns = 3', "has 'turns'; did you mean"),
     ],

@@ -20,11 +20,12 @@ import numpy as np
 
 from gape._support.values import brief
 from gape.core.errors import InputError
-from gape.modalities.mixed.columns import MOST_WORDS, Prose, agrees_of, words_of
+from gape.modalities.mixed.columns import MOST_WORDS, Prose, about_of, agrees_of, words_of
 from gape.modalities.records import record_text
 from gape.modalities.rows.columns import may_be_missing, refuse_unknown_keys
 
 MOST_TURNS = 50
+_LONGEST_ROLE = 50  # characters
 
 # Names under which public datasets keep the speaker and the content of a turn.
 _ROLES, _CONTENTS = ("role", "from", "speaker"), ("content", "value", "text")
@@ -99,9 +100,11 @@ def turns_of(table: Mapping[str, Any], where: str) -> Turns:
     """Return the column of conversations that a table of a schema describes."""
     refuse_unknown_keys(table, ("roles", "least", "most", "words", "text", "agrees"), where)
     roles = table["roles"]
-    named = isinstance(roles, list) and all(isinstance(role, str) and role.strip() for role in roles)
-    if not named or not 1 <= len({role.strip().casefold() for role in roles}) == len(roles) <= 10:
-        raise InputError(f"roles of {where} must be 1 to 10 different names, got {brief(roles)}")
+    if not isinstance(roles, list) or not all(map(_is_role, roles)) or not 1 <= len(_names(roles)) == len(roles) <= 10:
+        raise InputError(
+            f"roles of {where} must be 1 to 10 different names of at most {_LONGEST_ROLE} characters without a colon, "
+            f"got {brief(roles)}"
+        )
     roles = tuple(" ".join(role.split()) for role in roles)
     least, most = table.get("least", Turns.least), table.get("most", Turns.most)
     if type(least) is not int or type(most) is not int or not 1 <= least <= most <= MOST_TURNS:
@@ -109,12 +112,17 @@ def turns_of(table: Mapping[str, Any], where: str) -> Turns:
             f"least and most of {where} must be numbers of turns from 1 to {MOST_TURNS}, got {brief(least)} and "
             f"{brief(most)}"
         )
-    about = table.get("text", f"conversations between {' and '.join(roles)}")
-    if not isinstance(about, str) or not about.strip():
-        raise InputError(f"text of {where} must say what the conversations are, got {brief(about)}")
+    about = about_of(table.get("text", f"conversations between {' and '.join(roles)}"), where)
     words = words_of(table, 20, MOST_WORDS // MOST_TURNS, where)
-    about = " ".join(about.split()).rstrip(".:")
     return Turns(about, words, may_be_missing(table, where), agrees_of(table, where), roles, least, most)
+
+
+def _is_role(role: object) -> bool:
+    return isinstance(role, str) and bool(role.strip()) and ":" not in role and len(role) <= _LONGEST_ROLE
+
+
+def _names(roles: Sequence[str]) -> set[str]:
+    return {" ".join(role.split()).casefold() for role in roles}
 
 
 def _is_turn(turn: object, roles: tuple[str, ...]) -> bool:
