@@ -83,7 +83,8 @@ def work(asked: argparse.Namespace, runs: list[str], taken: Any, began: float) -
 def note(lines: Iterable[dict[str, Any]], asked: argparse.Namespace, began: float) -> None:
     """Write the lines of a run to the results as they come."""
     for line in lines:
-        text = json.dumps({**line, "seconds": round(time.monotonic() - began, 1)})
+        clocks = {"seconds": round(time.monotonic() - began, 1), "cpu seconds": round(time.process_time(), 1)}
+        text = json.dumps({**line, **clocks})
         print(text, flush=True)
         with (asked.out / "results.jsonl").open("a", encoding="utf-8") as file:
             file.write(text + "\n")

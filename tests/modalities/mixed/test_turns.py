@@ -213,4 +213,6 @@ def test_a_run_on_conversations_publishes_conversations(tmp_path: Path, monkeypa
     again = Mixed("chats.toml").read("made.csv", Columns())  # what was exported can be read as data
     assert [json.loads(line)["chat"] for line in again.content] == [row["chat"] for row in rows]
     assert gape("report", "run").exit_code == 0
+    shown = f"urgent: {rows[0]['urgent']}\ncustomer: {rows[0]['chat'][0]['content']}\nagent: "
+    assert json.dumps(shown)[1:-1] in Layout(Path("run")).release_report.read_text()  # each turn on a line of its own
     assert not [path for path in Path("run").rglob("*") if path.is_file() and HIDDEN.encode() in path.read_bytes()]
