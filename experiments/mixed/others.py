@@ -8,7 +8,8 @@ Every round is scored by held-out records with the measures of `gape evaluate`. 
 import argparse
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -20,6 +21,7 @@ from experiments.mixed.run import Variant, states
 
 from gape.core.copies import repeats
 from gape.core.protocols import Embedder
+from gape.core.types import Samples
 from gape.language.request import LanguageModel
 from gape.metrics import wasserstein1
 from gape.metrics.measure import Scoring
@@ -122,8 +124,16 @@ class Others:
                 "count": len(samples),
                 "records": len(private),
                 **found,
+                **_guessed(real, kind.choices()),
                 "W1": round(wasserstein1(embed(real), embed(samples)[:1000]), 4),
                 "repeating": round(float(repeats(kind.wording(samples)).mean()), 4),
             }
         path = self.asked.out / f"{name}-{epsilon:g}-{seed}.jsonl"
         path.write_text("\n".join(samples.tolist()) + "\n", encoding="utf-8")
+
+
+def _guessed(real: Samples, choices: Iterable[str]) -> dict[str, float]:
+    """Return how often the commonest value of each column of choices is right."""
+    rows = [json.loads(line) for line in real]
+    commonest = {name: Counter(row[name] for row in rows).most_common(1)[0][1] for name in choices}
+    return {f"{name} guessed": round(count / len(rows), 4) for name, count in commonest.items()}

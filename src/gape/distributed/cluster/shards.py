@@ -13,7 +13,7 @@ from gape.core.protocols import Embedder
 from gape.core.types import Indices, Points
 from gape.embedders.privacy import require_private_embedding
 from gape.generators.labels import LabelledEmbedder, labelled
-from gape.modalities import Columns, Modality, Records, Text
+from gape.modalities import Columns, Modality, Records, modality, usual_modality
 from gape.voting.store import record_contents, record_digest
 
 _Divisible = TypeVar("_Divisible", "TextShard", "PointShard")
@@ -68,7 +68,7 @@ class TextShard:
     labels: tuple[str, ...] | None = None  # all possible labels; for records with a label
     node: str | None = None
     part: tuple[int, int] = (0, 1)
-    modality: Modality = field(default_factory=Text)  # reads the files
+    modality: Modality = field(default_factory=lambda: modality(usual_modality(None)))  # reads the files
 
     def __post_init__(self) -> None:
         _check_part(self.part)
