@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from experiments.mixed import grid, run
+from experiments.mixed import grid, run, tables
 
 from small_model import FOLDER
 
@@ -53,3 +53,64 @@ def test_the_sets_name_runs_that_there_are() -> None:
     for runs in grid.SETS.values():
         assert len(set(runs)) == len(runs)
         assert all(grid.parts(name)[1] in {1, 4} for name in runs)
+
+
+README = Path(tables.__file__).with_name("README.md").read_text(encoding="utf-8")
+DOCS = (Path(tables.__file__).parents[2] / "docs" / "records.md").read_text(encoding="utf-8")
+
+
+def test_the_tables_are_those_of_the_stored_runs() -> None:
+    made = tables.tables()
+    assert len(made) == 3
+    for table in made:
+        assert "\n".join(table) in README
+
+
+def test_the_page_on_rows_has_the_means_of_the_stored_runs() -> None:
+    lines = tables.reviews()
+    records = [
+        tables.chosen(lines, "start", variant="records", epsilon=4.0),
+        *(tables.chosen(lines, "published", variant="records", epsilon=epsilon) for epsilon in (4.0, 1.0)),
+        tables.chosen(lines, "real"),
+    ]
+    for key in ("stars accuracy", "stars balanced", "category accuracy", "stars distance", "W1 of texts"):
+        means = [tables.figure(some, key).partition(" ")[0] for some in records]
+        assert f"| {' | '.join(means)} |" in DOCS
+    labels = [tables.chosen(lines, "published", variant="labels", epsilon=epsilon) for epsilon in (4.0, 1.0)]
+    accuracy, balanced = (
+        [tables.figure(some, key).partition(" ")[0] for some in labels] for key in ("stars accuracy", "stars balanced")
+    )
+    assert (
+        f"accuracy of {accuracy[0]} and\n{accuracy[1]} and a balanced accuracy of {balanced[0]} and {balanced[1]}"
+        in DOCS
+    )
+
+
+@pytest.mark.parametrize("epsilon", [4.0, 1.0])
+def test_every_run_of_labels_is_behind_every_run_of_records(epsilon: float) -> None:
+    runs = {
+        variant: [
+            line["stars balanced"]
+            for line in tables.chosen(tables.reviews(), "published", variant=variant, epsilon=epsilon)
+        ]
+        for variant in ("records", "labels")
+    }
+    assert len(runs["records"]) == len(runs["labels"]) == 3
+    assert max(runs["labels"]) < min(runs["records"])
+
+
+def test_the_others_go_the_way_that_is_said() -> None:
+    journal, forum = (
+        {
+            f"{line['what']} {line.get('epsilon', '')}".strip(): line[key]
+            for line in tables.read("grid.jsonl")
+            if key in line
+        }
+        for key in ("journal by texts", "forum by texts")
+    )
+    way = journal["real 4.0"] - journal["start 4.0"]
+    assert journal["published 4.0"] - journal["start 4.0"] == pytest.approx(way / 2, abs=0.01)
+    assert journal["published 1.0"] - journal["start 1.0"] == pytest.approx(way / 4, abs=0.01)
+    told = [journal["published 4.0"], journal["published 1.0"], journal["start 4.0"], journal["real 4.0"]]
+    told += [forum["published 1.0"], forum["start 1.0"], forum["real 1.0"]]
+    assert all(f"{value:.3f}".removeprefix("0") in DOCS for value in told)
