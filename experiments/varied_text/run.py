@@ -190,7 +190,7 @@ def parts(build: Build, records: Records, asked: argparse.Namespace) -> Iterator
         labels=None if records.labels is None else records.labels.tolist(),
         marks=len(labels or ()),
     )
-    sampling = {"repeat_penalty": asked.repeat_penalty, "top_k": asked.top_k, "top_p": asked.top_p}
+    sampling = {name: getattr(asked, name) for name in ("repeat_penalty", "top_k", "top_p", "min_p")}
     model = Continuing(asked.model, batch=asked.batch, **sampling)
     yield Parts(
         private=embedded(embedder, records, labels),
@@ -260,6 +260,7 @@ def main(variants: Mapping[str, Variant] = VARIANTS, description: str | None = _
     parser.add_argument("--repeat-penalty", type=float, default=1.05)
     parser.add_argument("--top-k", type=int, default=50)
     parser.add_argument("--top-p", type=float, default=0.95)
+    parser.add_argument("--min-p", type=float, default=0.02)
     parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()

@@ -88,6 +88,11 @@ def draw(
     texts = draw_each(
         model, lambda _: random_draft(prompts, temperature, rng, opened=opened), count, prompts.name, distinct=distinct
     )
+    return filled(texts, rng)
+
+
+def filled(texts: Sequence[str | None], rng: np.random.Generator) -> Samples:
+    """Return texts with missing ones replaced by repeating others."""
     usable = [text for text in texts if text is not None]
     return as_samples([usable[int(rng.integers(len(usable)))] if text is None else text for text in texts])
 

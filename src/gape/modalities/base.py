@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,11 @@ from gape.core.protocols import Embedder, Generator, SurveyGenerator
 from gape.core.types import Points, Samples, texts_of
 from gape.generators.prompted import PromptedText
 from gape.generators.resampled import ResampledText
+from gape.language.request import LanguageModel
 from gape.metrics.measure import Measure, Scoring
 from gape.modalities.arrow import samples_from_arrow, samples_to_arrow
 from gape.modalities.records import Records
+from gape.privacy.accounting import Neighbours
 
 TextWriter: TypeAlias = ResampledText | PromptedText
 Groups = dict[str, tuple[Measure, ...]]  # the measures of an evaluation, under their headings
@@ -49,6 +51,16 @@ class Rehearsal:
     other: Samples
 
 
+class Baseline(Protocol):
+    """A method of another library, which comparisons run beside those of this package. It must be picklable."""
+
+    def __call__(
+        self, records: Samples, count: int, epsilon: float, delta: float, neighbours: Neighbours, seed: int
+    ) -> Samples:
+        """Make `count` samples that are (epsilon, delta)-DP for the records."""
+        ...
+
+
 class Modality:
     """One kind of data. Subclasses set the class variables, and override what differs.
 
@@ -73,6 +85,11 @@ class Modality:
     own_generators: ClassVar[Mapping[str, str]] = {}
     own_embedders: ClassVar[Mapping[str, str]] = {}
     scales: ClassVar[tuple[float, ...]] = (1.0,)  # of the variations, for the modality's own generators
+    # For records that are pictures: what draws them from captions, as in `Settings.painter`; what writes the captions,
+    # as in `Settings.generator`; and settings whose defaults differ then.
+    painters: ClassVar[tuple[str, ...]] = ()
+    captioners: ClassVar[tuple[str, ...]] = ()
+    captioned: ClassVar[Mapping[str, Any]] = {}
 
     surveyed: ClassVar[bool] = False  # whether records can answer a survey before the first round
     has_words: ClassVar[bool] = False  # whether near copies are recognised by the words that records share
@@ -85,6 +102,9 @@ class Modality:
     compared_by: ClassVar[str] = ""  # its own embedder, in words
     caution: ClassVar[str] = ""  # how a measure can mislead
     copied: ClassVar[str] = "exactly"  # in which sense a copied sample equals a record
+    beside_real: ClassVar[bool] = False  # whether evaluations score as many real records unless told not to
+    scored: ClassVar[Mapping[str, str]] = {}  # the names of its `scores`, each with its heading in tables
+    baselines: ClassVar[Mapping[str, str]] = {}  # methods of other libraries for comparisons, each with its label
 
     def __init__(self, schema: str | Path | None = None) -> None:
         """Read the schema, if there is one."""
@@ -175,9 +195,16 @@ class Modality:
         """Return the modality's own embedder."""
         raise InputError(f"there is no built-in embedder of {self.nouns}; set up the run in Python")
 
-    def make_generator(self, spec: str, label: str | None = None) -> Generator:
-        """Return one of the modality's own generators, for the records of one label if there are labels."""
+    def make_generator(self, spec: str, label: str | None = None, model: LanguageModel | None = None) -> Generator:
+        """Return one of the modality's own generators, for the records of one label if there are labels.
+
+        `model` is what `make_service` returned, with its answers stored.
+        """
         return self.generator()
+
+    def make_service(self, model: str, **reached: Any) -> LanguageModel:
+        """Return a hosted model that makes records; `reached` says how a service is reached and paid."""
+        raise InputError(f"no service makes {self.nouns}, got the model {model!r:.60}; use another generator")
 
     def make_embedder(self, spec: str) -> Embedder:
         """Return one of the modality's own embedders."""
@@ -197,8 +224,11 @@ class Modality:
         """About how many words a record has, if the schema tells."""
         return None
 
-    def written(self, writer: TextWriter) -> Generator:
-        """Return the generator for a language model; `writer` writes single texts with the prompts of the run."""
+    def written(self, writer: TextWriter, painter: object = None) -> Generator:
+        """Return the generator for a language model; `writer` writes single texts with the prompts of the run.
+
+        `painter` draws them, if records are pictures.
+        """
         return writer
 
     def compared(self, embedder: Embedder) -> Embedder:
@@ -283,6 +313,21 @@ class Modality:
     def measures(self, real: Samples, synthetic: Samples, scoring: Scoring) -> Groups:
         """Compare the content of samples with that of real records."""
         return {}
+
+    def scores(self, real: Samples, synthetic: Samples, target: str | None) -> dict[str, float]:
+        """Score the content of samples by real records, for comparisons of methods.
+
+        `target` is a column that a classifier is trained to predict by the others.
+        """
+        return {}
+
+    def baseline(self, name: str) -> Baseline:
+        """Return one of `baselines`. If its library is missing, say how to install it."""
+        raise InputError(f"there is no method {name!r} for {self.nouns}; leave it out")
+
+    def check_target(self, target: str) -> None:
+        """Reject a column that a classifier cannot be trained to predict."""
+        raise InputError(f"{self.nouns} have no columns to predict, got target {target!r}; leave it out")
 
     def agreement(
         self, real: tuple[Samples, Points], synthetic: tuple[Samples, Points], scoring: Scoring

@@ -198,9 +198,10 @@ def _text_settings(settings: Settings, modality: Modality) -> dict[str, str]:
         str(modality.defaults.get("generator", modality.name)): modality.written_by or "that of the modality",
     }
     prompts, own = settings.prompts or "generic", settings.embedder == modality.defaults.get("embedder")
-    by_itself = kind == "corpus" or modality.owns(settings.generator)
+    by_itself = kind == "corpus" or (settings.painter is None and modality.owns(settings.generator))
     terms = {
         "Generator": generators.get(kind) or name.rsplit("/", 1)[-1],
+        "Painter": None if settings.painter is None else settings.painter.partition(":")[2].rsplit("/", 1)[-1],
         "Variation": settings.variation,
         "Prompts": None if by_itself else "a custom file" if prompts.endswith(".toml") else prompts,
         "Domain": settings.domain,

@@ -120,7 +120,7 @@ def make_plan(settings: Settings) -> Plan:
 def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:
     """Return how texts are varied, at which scales, and how often at each."""
     kind = generator_kind(settings)
-    own = settings.kind.owns(settings.generator)
+    own = settings.own_generator
     usual = None if own else {"openai": "rephrase", "corpus": None}.get(kind, "resample")
     variation = settings.variation or usual
     if kind == "corpus":
@@ -160,6 +160,8 @@ def refuse_unknown(settings: Settings) -> None:
     if settings.epsilon is None:
         raise InputError("epsilon must be given; 1 is a strong guarantee, 8 a weak one, inf none at all")
     kind_of(settings.embedder, settings.kind.comparers(), "embedder")
+    if settings.painter is not None:
+        kind_of(settings.painter, settings.kind.painters, "painter")
     settings.records  # noqa: B018  (rejects a schema that is not one)
     refuse_idle_caps(settings)
     if settings.prompts is not None:

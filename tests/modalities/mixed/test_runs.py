@@ -111,7 +111,7 @@ def test_rows_are_planned_run_killed_resumed_and_looked_at(data: Path, service: 
     output("evaluate", run, "--private", data, "--label", "stars")
     scores = json.loads(Layout(run).evaluation.read_text())["groups"]
     assert {"Columns", "Texts in review", "Repetition in review", "Usefulness", "Agreement"} <= set(scores)
-    assert "column distance" in [measure["name"] for measure in scores["Columns"]]
+    assert "TV1" in [measure["name"] for measure in scores["Columns"]]
     assert "accuracy" in " ".join(measure["name"] for measure in scores["Usefulness"])
 
     output("report", run)

@@ -98,7 +98,7 @@ class Mixed(Modality):
         """Return all texts of rows: a text tells who wrote it, whatever the other cells are."""
         return self._texts(samples)
 
-    def written(self, writer: TextWriter) -> Generator:
+    def written(self, writer: TextWriter, painter: object = None) -> Generator:  # noqa: ARG002  (no pictures)
         """Return the generator that draws cells and lets `writer` write the texts."""
         return MixedGenerator(self.schema, writer, writer.prompts.given)
 
@@ -171,7 +171,7 @@ class Mixed(Modality):
         (real_cells, real_texts), (cells, texts) = self.schema.split(real), self.schema.split(synthetic)
         if self.schema.cells is not None:
             real_lines, lines = (self.schema.cell_lines(side).tolist() for side in (real_cells, cells))
-            compared = row_measures(real_lines, lines, self.schema.cells, scoring)
+            compared = row_measures(real_lines, lines, self.schema.cells)
             groups["Columns"] = tuple(measure for measure in compared if measure.name != "repeated rows")
         for name in self.schema.texts:
             usual, own = ([text for text in side[name] if text is not None] for side in (real_texts, texts))
