@@ -1,6 +1,7 @@
-"""Labelled records at no extra privacy cost: one vote covers a label and a text at once.
+"""Labelled records at no extra privacy cost: one vote covers a label and a text, or an image, at once.
 
-A labelled sample has two fields, label and text (`LABELLED`). The set of labels is public. A record votes for the
+A label is a strict column of choices; docs/records.md compares it with those of a schema. A labelled sample has two
+fields, label and text (`LABELLED`). The set of labels is public. A record votes for the
 nearest candidate of its own label, so the noisy votes of a round show how common each label is, and nothing else needs
 to be released: label shares are sums of noisy votes, never private counts. A unit still casts only the votes that its
 electorate allows, however many labels its records have.

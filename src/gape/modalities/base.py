@@ -278,6 +278,10 @@ class Modality:
         more = f", … ({content.shape[1]} numbers)" if content.shape[1] > _SHOWN_NUMBERS else ""
         return [f"({', '.join(f'{x:.4g}' for x in row)}{more})" for row in content[:, :_SHOWN_NUMBERS].tolist()]
 
+    def paragraphs(self, samples: Samples) -> list[str]:
+        """Format each sample as `lines` does, in several lines if that reads better, for the report."""
+        return self.lines(samples)
+
     def pictures(self, samples: Samples) -> list[str] | None:
         """Return each sample as the `data:` URL of a picture for the report; None if samples are not pictures."""
         return None

@@ -122,8 +122,9 @@ def refuse_shared_corpus(settings: Settings, private: Private, embedder: Callabl
     if settings.corpus_may_share or generator_kind(settings) != "corpus":
         return
     public, own = public_texts(settings), private
-    if isinstance(private, Records):
+    if not isinstance(private, VectorFolder):  # workers compare the same texts of their records
         public = settings.records.telling(as_samples(list(public)))
+    if isinstance(private, Records):
         own = replace(private, content=as_samples(settings.records.telling(private.content)))
     if shares_texts(own, public, embedder):
         raise PrivacyError(

@@ -8,6 +8,7 @@ from gape.core.protocols import Embedder, Generator, Selector
 from gape.distributed.federated.electorate import FederatedElectorate
 from gape.evolution.plan import Plan
 from gape.evolution.state import State
+from gape.modalities import Modality
 from gape.privacy.ledger import Ledger
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.run import run
@@ -23,6 +24,7 @@ def run_federated(
     ledger: Ledger,
     *,
     progress: Callable[[State], None] | None = None,
+    modality: Modality | None = None,
 ) -> tuple[State, PrivacyStatement]:
     """Run Private Evolution as `gape.run` does, with votes that arrive with their noise.
 
@@ -47,4 +49,4 @@ def run_federated(
         )
     if not electorate.secure:
         raise PrivacyError("terms with exact_sums_for_tests_only release exact counts; use terms with noise")
-    return run(folder, plan, generator, embedder, electorate, select, ledger, progress=progress)
+    return run(folder, plan, generator, embedder, electorate, select, ledger, progress=progress, modality=modality)

@@ -16,8 +16,9 @@ from gape.generators.resampled import ResampledText
 from gape.modalities.base import TextWriter
 from gape.modalities.mixed.answers import in_json
 from gape.modalities.mixed.columns import Telling
+from gape.modalities.mixed.conversing import TurnsWriter
 from gape.modalities.mixed.schema import MixedSchema
-from gape.modalities.mixed.turns import Turns, TurnsWriter
+from gape.modalities.mixed.turns import Turns
 from gape.modalities.rows.generator import RowGenerator
 
 _UNTOLD = Telling()
