@@ -19,7 +19,7 @@ EPSILONS = (0.5, 1.0, 4.0)
 FIGURES = {"start recall": 1, "start W1": -1, "end recall": 1, "end W1": -1}  # with the sign of what is better
 CORPORA = {"few": "four subreddits", "all": "all subreddits"}
 SHARES = {"0.1": "survey of 14%", "0.3": "survey of 33%", "free": "exact and free"}
-MODELS = {"reddit-few": "four subreddits, m = 500"}
+MODELS = {"reddit-few": "four subreddits, m = 500", "reddit-few-80": "four subreddits, m = 80"}
 VARIANTS = {"survey": "survey of 10%", "survey-texts": "survey of 10%, by texts"}
 
 Runs: TypeAlias = dict[tuple[str, float, int], dict[str, float]]  # figures by variant, epsilon and seed

@@ -63,3 +63,20 @@ def test_with_the_model_the_start_is_better_and_recall_at_the_end_is_lower(varia
     assert means["start W1"] > 0
     assert -0.07 < means["end recall"] < -0.025
     assert 0 <= means["end W1"] < 0.007
+
+
+@pytest.mark.parametrize("epsilon", tables.EPSILONS)
+@pytest.mark.parametrize("variant", tables.VARIANTS)
+def test_with_fewer_samples_the_start_is_better_and_the_end_within_its_interval(variant: str, epsilon: float) -> None:
+    runs = tables.models("reddit-few-80")
+    start, end, distance = (
+        tables.gain(runs, variant, "default", epsilon, figure) for figure in ("start recall", "end recall", "end W1")
+    )
+    assert start is not None
+    assert end is not None
+    assert distance is not None
+    assert 0.07 <= round(start.mean, 2) <= 0.13
+    assert -0.002 <= round(end.mean, 3) <= 0.030
+    assert end.mean <= end.reach
+    assert 0.002 <= round(distance.mean, 3) <= 0.007
+    assert distance.mean <= distance.reach
