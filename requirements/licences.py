@@ -86,7 +86,7 @@ NAMED = {
 }
 
 HERE_BY_CHECK = ("plot", "images", "hf", "st", "ray", "tools", "build")
-ELSEWHERE = ("bench", "federated")
+ELSEWHERE = ("bench", "federated", "marginals")
 FOR_GPUS = "torch for GPUs"
 
 TEMPLATE = """\

@@ -3,7 +3,7 @@
     dev.txt         what ./check installs, but for torch: the extra dev, and what builds the project
     torch.txt       torch of the Python package index, and the libraries for GPUs that it asks for on Linux
     torch-cpu.txt   torch for the processor alone, where an index or a folder that pip is set up for has it
-    extras.txt      the extras that are not in dev: bench and federated
+    extras.txt      the extras that are not in dev: bench, federated and marginals
     oldest.txt      what ./check oldest installs: the least versions that pyproject.toml allows
     uv.txt          the tool that resolves them all
 
@@ -30,6 +30,8 @@ ROOT = HERE.parent
 FOR_GPUS = re.compile(r"(cuda|nvidia)-|triton$")
 
 TORCH_BUILDS = "https://download.pytorch.org/whl/cpu"
+
+EXTRAS = ("bench", "federated", "marginals")  # those that are not in dev
 
 # Where the least version of one dependency cannot be installed beside that of another.
 RAISED = {
@@ -132,7 +134,7 @@ def main(options: list[str]) -> None:
         lines = " \\\n    ".join([version, *(f"--hash=sha256:{each}" for each in sorted(hashes))])
         write("torch-cpu.txt", "torch for the processor alone, as far as its files are known.", {"torch": lines + "\n"})
 
-        inputs = ["pyproject.toml", "--extra", "bench", "--extra", "federated", *ANYWHERE]
+        inputs = ["pyproject.toml", *(part for name in EXTRAS for part in ("--extra", name)), *ANYWHERE]
         write("extras.txt", "The extras that are not in dev.", tools.resolve(inputs, read("extras.txt")))
 
         oldest = tools.resolve(["-", "requirements/build.in", *OLDEST], read("oldest.txt"), "\n".join(least()))

@@ -15,7 +15,7 @@ from gape.cli.flags import takes_settings
 from gape.cli.models import fetch_missing
 from gape.cli.shared import INTERRUPTED, errors_in_one_line, notes, output, say
 from gape.core.errors import InputError
-from gape.evaluation.compare import MARK, Comparison, ComparisonProgress, held_out
+from gape.evaluation.compare import MARK, Comparison, ComparisonProgress
 from gape.evaluation.compare.methods import METHODS
 from gape.evaluation.compare.results import epsilon_in_words, label_of
 from gape.evaluation.compare.texts import EPSILONS, SEEDS, ComparisonScoring, compare_texts
@@ -33,12 +33,13 @@ def compare(
         typer.Option(help="Folder for the results. Defaults to comparisons/NAME-OF-DATA.", rich_help_panel=_GROUP),
     ] = None,
     methods: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Comma-separated presets or selectors; NAME:K casts K votes per record, as in ranking:16.",
+            help="Comma-separated presets or selectors; NAME:K casts K votes per record, as in ranking:16. For tables "
+            f"also survey, aim and mst. Defaults to {','.join(METHODS)}, and without rounds to gape.",
             rich_help_panel=_GROUP,
         ),
-    ] = ",".join(METHODS),
+    ] = None,
     as_published: Annotated[  # noqa: FBT002  (a typer flag)
         bool,
         typer.Option(
@@ -67,6 +68,13 @@ def compare(
     blur: Annotated[
         float, typer.Option(help="Blur of the Sinkhorn divergence.", rich_help_panel=_GROUP)
     ] = ComparisonScoring.blur,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of a table. A classifier trained on the rows predicts it on held-out records (AUC).",
+            rich_help_panel=_GROUP,
+        ),
+    ] = ComparisonScoring.target,
     jobs: Annotated[
         int | None, typer.Option(help="Number of processes. Defaults to one per core.", rich_help_panel=_GROUP)
     ] = None,
@@ -79,7 +87,7 @@ def compare(
     command; with more methods, epsilons or seeds it adds to the results.
     """
     folder = out or Path("comparisons") / (Path(settings.data).name.partition(".")[0] or "comparison")
-    chosen = [name.strip() for name in methods.split(",") if name.strip()]
+    chosen = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     numbers = _numbers(epsilons)
     fetch_missing(settings)
     with _resumable(folder), _watching() as progress:
@@ -89,7 +97,7 @@ def compare(
             methods=chosen,
             epsilons=numbers,
             seeds=seeds,
-            scoring=ComparisonScoring(held_out, scored, k, blur),
+            scoring=ComparisonScoring(held_out, scored, k, blur, target),
             as_published=as_published,
             jobs=cores() if jobs is None else jobs,
             progress=progress,
@@ -142,8 +150,7 @@ def _watching() -> Iterator[Callable[[ComparisonProgress], None]]:
 
 def _print(console: Console, folder: Path, comparison: Comparison) -> None:
     console.print(MARK, style="bold red")
-    for name, title in (("recall", "Recall of held-out records"), ("sinkhorn", "Sinkhorn W1 to held-out records")):
-        value = held_out(name)
+    for title, value in comparison.headlines.items():
         table = Table(
             "", *(epsilon_in_words(epsilon) for epsilon in comparison.epsilons), title=title, title_style="bold"
         )
@@ -153,6 +160,8 @@ def _print(console: Console, folder: Path, comparison: Comparison) -> None:
         for baseline, score in comparison.baselines(value).items():
             table.add_row(baseline, str(score))
         console.print(table)
+    if comparison.caution:
+        console.print(comparison.caution, markup=False)
     seeds = len(comparison.seeds)
     console.print("One seed." if seeds == 1 else f"Means over {seeds} seeds, with the lowest and the highest value.")
     for file in ("table.md", "figure.png", "further.png", "rounds.png", "results.csv"):

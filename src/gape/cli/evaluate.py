@@ -37,9 +37,13 @@ def evaluate(
     schema: Annotated[
         str | None, typer.Option(help="TOML file that describes the columns, for a file of rows.")
     ] = None,
-    real_baseline: Annotated[  # noqa: FBT002  (a flag, for typer)
-        bool, typer.Option("--real-baseline", help="Also score as many private records, for comparison.")
-    ] = False,
+    real_baseline: Annotated[
+        bool | None,
+        typer.Option(
+            "--real-baseline/--no-real-baseline",
+            help="Also score as many private records, for comparison. On for tables, off otherwise.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="JSON file to write. Defaults to internal/evaluation.json of a run.")
     ] = None,

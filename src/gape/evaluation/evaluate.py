@@ -95,7 +95,7 @@ def evaluate(
     label: str | None = None,
     held_out: object = None,
     scoring: Scoring | None = None,
-    real_baseline: bool = False,
+    real_baseline: bool | None = None,
     out: str | Path | None = None,
     nearest: str | Path | None = None,
     progress: Callable[[str], None] | None = None,
@@ -107,9 +107,10 @@ def evaluate(
     voted, and `held_out` records that did not vote. Held-out records, if given, do the scoring, because records that
     voted are nearer to what they chose. `text` and `label` name columns; for rows of a table outside a run, `schema` is
     the path of the schema. With `label`, a classifier is trained on the synthetic records and tested on the real ones.
-    `real_baseline` scores as many private records in the same way. `settings` are those of the embedder, by default
-    the run's. The result is written to `out`, by default internal/evaluation.json of a run. `nearest` is a file for a
-    picture of the images that are nearest to a private one, beside it: it shows private images.
+    `real_baseline` scores as many private records in the same way; for tables that is the default if there are enough.
+    `settings` are those of the embedder, by default the run's. The result is written to `out`, by default
+    internal/evaluation.json of a run. `nearest` is a file for a picture of the images that are nearest to a private
+    one, beside it: it shows private images.
     """
     report, scoring = progress or (lambda _: None), scoring or Scoring()
     columns, asked = Columns(text, label), Settings.of(settings)
@@ -126,7 +127,8 @@ def evaluate(
     inputs = _Inputs(samples, voters, withheld, points, target, scoring)
     report("scoring")
     groups = _measure(inputs)
-    if real_baseline:
+    beside_real = _scores_real(inputs) if real_baseline is None else real_baseline
+    if beside_real:
         report("scoring as many real records")
         groups = _with_baseline(groups, inputs)
     evaluation = Evaluation(
@@ -135,7 +137,7 @@ def evaluate(
         groups,
         _rounds(points, samples.families, scoring, report),
         (*_remarks(samples, voters, withheld), *_on_repetition(groups)),
-        {**asdict(scoring), "embedder": points.embedder, "real_baseline": real_baseline},
+        {**asdict(scoring), "embedder": points.embedder, "real_baseline": beside_real},
     )
     if path is not None:
         write_json(path, evaluation.as_json(), mode=0o600)
@@ -213,6 +215,13 @@ def _usefulness(inputs: _Inputs) -> tuple[Measure, ...]:
     known = voters.content[drawn] if withheld is not None or len(rest) else voters.content[:0]
     start = samples.rounds[0][: len(samples.content)] if samples.rounds else samples.content[:0]
     return samples.modality.usefulness(tested, samples.content, start, known, inputs.scoring)
+
+
+def _scores_real(inputs: _Inputs) -> bool:
+    """Whether to score real records without being asked: the modality wants it, and enough records are left."""
+    _, rest = inputs.draw_voters()
+    enough = inputs.withheld is not None or len(rest) > inputs.scoring.k
+    return inputs.samples.modality.beside_real and enough
 
 
 def _with_baseline(groups: Groups, inputs: _Inputs) -> Groups:

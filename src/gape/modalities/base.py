@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from gape.language.request import LanguageModel
 from gape.metrics.measure import Measure, Scoring
 from gape.modalities.arrow import samples_from_arrow, samples_to_arrow
 from gape.modalities.records import Records
+from gape.privacy.accounting import Neighbours
 
 TextWriter: TypeAlias = ResampledText | PromptedText
 Groups = dict[str, tuple[Measure, ...]]  # the measures of an evaluation, under their headings
@@ -45,9 +46,21 @@ class Rehearsal:
     """A survey of made-up records. `one` and `other` are records, (1,), that differ in everything that is asked."""
 
     survey: SurveyGenerator
+    answers: tuple[int, ...]  # of a record, to each release
+    embedder: Embedder
     records: Samples
     one: Samples
     other: Samples
+
+
+class Baseline(Protocol):
+    """A method of another library, which comparisons run beside those of this package. It must be picklable."""
+
+    def __call__(
+        self, records: Samples, count: int, epsilon: float, delta: float, neighbours: Neighbours, seed: int
+    ) -> Samples:
+        """Make `count` samples that are (epsilon, delta)-DP for the records."""
+        ...
 
 
 class Modality:
@@ -80,7 +93,7 @@ class Modality:
     captioners: ClassVar[tuple[str, ...]] = ()
     captioned: ClassVar[Mapping[str, Any]] = {}
 
-    surveyed: ClassVar[bool] = False  # whether records can answer a survey before the first round
+    surveyed: ClassVar[bool] = False  # whether its own generator can fit records to a survey, which replaces the rounds
     has_words: ClassVar[bool] = False  # whether near copies are recognised by the words that records share
     plain_texts: ClassVar[bool] = False  # whether a record is a text and nothing else
     on_workers: ClassVar[bool] = False  # whether the workers of a cluster can read it
@@ -91,6 +104,9 @@ class Modality:
     compared_by: ClassVar[str] = ""  # its own embedder, in words
     caution: ClassVar[str] = ""  # how a measure can mislead
     copied: ClassVar[str] = "exactly"  # in which sense a copied sample equals a record
+    beside_real: ClassVar[bool] = False  # whether evaluations score as many real records unless told not to
+    scored: ClassVar[Mapping[str, str]] = {}  # the names of its `scores`, each with its heading in tables
+    baselines: ClassVar[Mapping[str, str]] = {}  # methods of other libraries for comparisons, each with its label
 
     def __init__(self, schema: str | Path | None = None) -> None:
         """Read the schema, if there is one."""
@@ -170,6 +186,10 @@ class Modality:
 
     def survey_generator(self) -> SurveyGenerator:
         """Return the generator that asks the records public questions before it writes."""
+        raise InputError(f"{self.nouns} answer no survey; leave it out")
+
+    def survey_answers(self) -> tuple[int, ...]:
+        """Return the largest number of answers that a record gives to each release of that survey."""
         raise InputError(f"{self.nouns} answer no survey; leave it out")
 
     @classmethod
@@ -258,6 +278,10 @@ class Modality:
         more = f", … ({content.shape[1]} numbers)" if content.shape[1] > _SHOWN_NUMBERS else ""
         return [f"({', '.join(f'{x:.4g}' for x in row)}{more})" for row in content[:, :_SHOWN_NUMBERS].tolist()]
 
+    def paragraphs(self, samples: Samples) -> list[str]:
+        """Format each sample as `lines` does, in several lines if that reads better, for the report."""
+        return self.lines(samples)
+
     def pictures(self, samples: Samples) -> list[str] | None:
         """Return each sample as the `data:` URL of a picture for the report; None if samples are not pictures."""
         return None
@@ -295,6 +319,21 @@ class Modality:
     def measures(self, real: Samples, synthetic: Samples, scoring: Scoring) -> Groups:
         """Compare the content of samples with that of real records."""
         return {}
+
+    def scores(self, real: Samples, synthetic: Samples, target: str | None) -> dict[str, float]:
+        """Score the content of samples by real records, for comparisons of methods.
+
+        `target` is a column that a classifier is trained to predict by the others.
+        """
+        return {}
+
+    def baseline(self, name: str) -> Baseline:
+        """Return one of `baselines`. If its library is missing, say how to install it."""
+        raise InputError(f"there is no method {name!r} for {self.nouns}; leave it out")
+
+    def check_target(self, target: str) -> None:
+        """Reject a column that a classifier cannot be trained to predict."""
+        raise InputError(f"{self.nouns} have no columns to predict, got target {target!r}; leave it out")
 
     def agreement(
         self, real: tuple[Samples, Points], synthetic: tuple[Samples, Points], scoring: Scoring

@@ -295,7 +295,7 @@ def _writer(
 
 def _embedding_by_workers(settings: Settings) -> Progress:
     """Return the progress while the amount of work is not known yet."""
-    doing = "workers read and embed the private texts"
+    doing = f"workers read and embed the private {settings.records.nouns}"
     return Progress(doing, round=0, rounds=settings.rounds, written=0, texts=0, asked=0, tokens=0, cost=0.0)
 
 

@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from environments import with_extras
 from gape._support.files import read_json, read_table
 from gape.core.types import Counts, Points
 from gape.distributed.federated import Terms
@@ -43,21 +43,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with Flower's commands."""
     if importlib.util.find_spec("flwr") is not None:
         return Path(sys.executable).parent
-    folder = tmp_path_factory.mktemp("flower") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    below = sysconfig.get_paths()["purelib"]
-    (python,) = folder.glob("lib/python*/site-packages")
-    (python / "below.pth").write_text(f"import site; site.addsitedir({below!r})\n")
-    locked = [
-        "--require-hashes",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "-r",
-        str(ROOT / "requirements" / "extras.txt"),
-    ]
-    subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", *locked], check=True)
-    return folder / "bin"
+    return with_extras(tmp_path_factory.mktemp("flower") / "venv")
 
 
 def free_port() -> int:

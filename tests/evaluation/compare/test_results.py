@@ -103,7 +103,7 @@ class TestResults:
             for name, sinkhorn in (("augpe", first), ("ranking:16", second)):
                 result = _result(Cell(name, 1.0, 0), sinkhorn / 2)
                 turn = replace(result.turns[0], held_out=replace(result.turns[0].held_out, sinkhorn=sinkhorn))
-                results.append(replace(result, turns=(turn,)))
+                results.append(replace(result, turns=(turn, turn)))
             return Comparison.of(STUDY, results, ["augpe", "ranking:16"])
 
         apart, together = comparison(1.0, 0.9).baselines(held_out("recall")), comparison(1.0, 1.0)

@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 import gape
 from gape.cli import app
 from gape.core.errors import InputError, PrivacyError
+from gape.evaluation.compare import read_comparison
 from gape.evaluation.compare.results import held_out
+from gape.evaluation.compare.texts import ComparisonScoring
 from gape.modalities import Schema, load_rows
 from gape.runs.export import export
 from gape.runs.settings import Settings
@@ -45,7 +47,7 @@ BOUNDS = {
     "young": 0.6,  #            0.971  0.021  0.917 to 1         0.125  0.098  0 to 0.350
     "few cats": 0.2,  #         0.544  0.081  0.350 to 0.683     0.322  0.068  0.233 to 0.500
     "many cats": 0.95,
-    "column distance": 0.53,  # 0.241  0.070  0.125 to 0.375     0.617  0.036  0.542 to 0.683
+    "TV1": 0.53,  # 0.241  0.070  0.125 to 0.375     0.617  0.036  0.542 to 0.683
     "w1": 0.75,  #              0.296  0.090  0.162 to 0.518     1.009  0.042  0.926 to 1.096
 }
 ANIMALS = (("cat", "meow", 4.0), ("dog", "woof", 20.0))  # no owl, and a sound goes with its animal
@@ -221,16 +223,16 @@ def test_more_rows_are_variations_of_those_that_are_there(run: Path, folder: Pat
 
 
 def test_it_is_scored_by_columns_and_pairs(run: Path, folder: Path) -> None:
-    found = gape.evaluate(run, folder / "private.csv", held_out=folder / "held-out.csv", real_baseline=True)
+    found = gape.evaluate(run, folder / "private.csv", held_out=folder / "held-out.csv")
     assert list(found.groups) == ["Nearness", "Columns", "Memorisation"]
     real = {each.name: each.real for each in found.groups["Columns"]}
-    for name in ("column distance", "worst column", "column pair distance"):
+    for name in ("TV1", "worst column", "TV2"):
         assert 0 <= found.value(name) <= 1
         assert real[name] is not None
-    assert found.value("least spread") <= found.value("spread of numbers")
-    assert real["spread of numbers"] == pytest.approx(1, abs=0.2)
+    assert found.value("least spread") <= found.value("spread")
+    assert real["spread"] == pytest.approx(1, abs=0.2)
     assert any("W1 rewards rows near the middle" in remark for remark in found.remarks)
-    assert found.value("column distance") < BOUNDS["column distance"]
+    assert found.value("TV1") < BOUNDS["TV1"]
     assert found.rounds[-1].wasserstein1 < BOUNDS["w1"] * found.rounds[0].wasserstein1
     assert found.value("held-out rows that are records") >= 0
 
@@ -305,6 +307,45 @@ def test_methods_are_compared_on_tables(folder: Path, tmp_path: Path) -> None:
     stored = (tmp_path / "comparison" / "settings.toml").read_text()
     assert repr(Schema.read(folder / "schema.toml")) in stored
     assert str(folder) not in stored
+    assert [title.partition(":")[0] for title in found.headlines][:3] == ["TV1", "TV2", "Spread"]
+
+
+def test_the_survey_stands_beside_rounds_and_real_rows_in_a_comparison(folder: Path, tmp_path: Path) -> None:
+    """Rows near the middle have a low W1; columns, pairs, spread and AUC show what they lack."""
+    data = {"data": str(folder / "private.csv"), "schema": str(folder / "schema.toml"), "samples": 60}
+    scoring = ComparisonScoring(scored=200, target="kind")
+    grid: dict[str, Any] = {"epsilons": (8.0,), "seeds": 1, "scoring": scoring}
+    methods = ("survey", "gape")
+    both = gape.compare_texts(Settings.of({**data, "rounds": 1}), tmp_path / "both", methods=methods, **grid)
+    assert [title.partition(":")[0].partition(" ")[0] for title in both.content] == ["TV1", "TV2", "Spread", "AUC"]
+    values = [both.at_end("survey", 8.0, value).mean for value in both.content.values()]
+    assert values[0] < 0.15
+    assert values[1] < 0.3
+    assert values[3] > 0.9  # by the sound
+    real = [both.of_real(value).mean for value in both.content.values()]
+    assert 0.8 < real[2] < 1.2
+    tv1 = next(iter(both.content.values()))
+    assert both.at_end("survey", 8.0, tv1).mean < both.at_end("gape", 8.0, tv1).mean / 2
+    assert list(both.baselines(tv1)) == ["start", "as many real records"]
+    table = (tmp_path / "both" / "table.md").read_text()
+    assert "W1 rewards rows near the middle of the data" in table
+    assert "| TV1, Survey less GAPE |" not in table  # of one seed there is no interval
+    assert read_comparison(tmp_path / "both").results == both.results
+    alone = gape.compare_texts(Settings.of(data), tmp_path / "alone", **grid)
+    assert alone.methods == ("gape",)
+    assert alone.at_end("gape", 8.0, tv1).values == both.at_end("survey", 8.0, tv1).values
+    assert list(alone.baselines(tv1)) == ["as many real records"]
+
+
+def test_a_comparison_refuses_what_a_table_cannot_show(folder: Path, tmp_path: Path) -> None:
+    settings = Settings.of({"data": str(folder / "private.csv"), "schema": str(folder / "schema.toml")})
+    with pytest.raises(InputError, match="augpe selects by votes, and there are no rounds; give rounds, such as 20"):
+        gape.compare_texts(settings, tmp_path / "out", methods=("gape", "augpe"))
+    with pytest.raises(InputError, match="'shoe size' is not a column of the schema"):
+        gape.compare_texts(settings, tmp_path / "out", scoring=ComparisonScoring(target="shoe size"))
+    texts = Settings.of({"data": str(folder / "private.csv"), "text": "kind"})
+    with pytest.raises(InputError, match="texts have no columns to predict, got target 'kind'; leave it out"):
+        gape.compare_texts(texts, tmp_path / "out", scoring=ComparisonScoring(target="kind"))
 
 
 def test_the_commands(folder: Path, tmp_path: Path) -> None:

@@ -113,7 +113,11 @@ def _run_missing(
     def keep(result: Result, made_by: Mapping[str, str]) -> None:
         nonlocal finished
         method = None if result.cell.real else grid.method(result.cell.method)
-        plan = {} if method is None else asdict(study.plan_of(result.cell, method, result.units))
+        plan = (
+            {}
+            if method is None or method.baseline is not None
+            else asdict(study.plan_of(result.cell, method, result.units))
+        )
         described = {} if method is None else method.described
         on_disk.keep(result, {**study.common(), **described, **plan}, made_by)
         running.pop(result.cell, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -22,6 +22,7 @@ from gape.metrics import balls, mean_nearest_distance, sinkhorn1
 from gape.metrics.next_word import next_word_accuracy
 from gape.metrics.repetition import Repetition, repetition
 from gape.metrics.usefulness import classify
+from gape.modalities.base import Baseline
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.noise import SeededNoise
 from gape.voting.electorate import LocalElectorate
@@ -50,6 +51,7 @@ class ScoredRound:
     lineages: int | None = None  # number of samples of the start with descendants; None for real records
     next_word: float | None = None  # texts only: `next_word_accuracy` on records that did not vote
     label_accuracy: float | None = None  # on records that did not vote, of a classifier trained on the samples
+    content: Mapping[str, float] = field(default_factory=dict)  # the scores of the modality, by their names
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ def _turn_from_json(values: dict[str, Any]) -> ScoredRound:
         lineages=None if lineages is None else _whole(lineages),
         next_word=_number(values.get("next_word")),
         label_accuracy=_number(values.get("label_accuracy")),
+        content={str(name): float(value) for name, value in values.get("content", {}).items()},
     )
 
 
@@ -129,13 +132,16 @@ class Known:
     labels: Sequence[str] | None = field(default=None, repr=False)  # if samples have labels
     marks: int = 0  # number of columns, the last ones of the points, that encode the label
     wording: Callable[[Samples], list[str]] = field(default=texts_of, repr=False)  # the words of samples
+    content: Samples | None = field(default=None, repr=False)  # if it is scored, or answers a survey
+    score: Callable[[Samples, Samples], Mapping[str, float]] | None = field(default=None, repr=False)  # by real content
 
     def take(self, rows: Indices) -> Known:
         """Return what is known of these records."""
         units, texts, labels = (
             None if part is None else [part[row] for row in rows] for part in (self.units, self.texts, self.labels)
         )
-        return Known(units, texts, labels, self.marks, self.wording)
+        content = None if self.content is None else self.content[rows]
+        return Known(units, texts, labels, self.marks, self.wording, content, self.score)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +153,7 @@ class Split:
     scoring_voters: Points = field(repr=False)  # as many voters, which score the samples too
     known: Known = field(default_factory=Known)  # of each voter
     tested: Known = field(default_factory=Known)  # of each held-out record that scores
+    withheld: Samples | None = field(default=None, repr=False)  # the content of all held-out records
 
     @classmethod
     def of(cls, private: Points, known: Known, study: Study, seed: int) -> Split:
@@ -170,6 +177,7 @@ class Split:
             private[voting[:scored]],
             known.take(voting),
             known.take(held[:scored]),
+            known.take(held).content,
         )
 
 
@@ -192,6 +200,14 @@ def run_cell(
         without_voters = replace(split, scoring_voters=split.voters[:0])
         turns = [_score_round(0, split.voters[rows], split.known.take(rows), without_voters, study)]
         sigma, selector = 0.0, "real records, drawn at random from those that vote"
+    elif method.baseline is not None:
+        samples = _by_baseline(cell, method.baseline, study, split)
+        known = _known_of_samples(samples, split.known)
+        turns, sigma, selector = (
+            [_score_round(0, parts[1].embed(samples), known, split, study)],
+            0.0,
+            repr(method.baseline),
+        )
     else:
         turns, sigma, selector = _evolve(cell, method, study, split, parts, on_round)
     return Result(
@@ -205,6 +221,14 @@ def run_cell(
         seconds=time.monotonic() - began,
         processor_seconds=time.process_time() - processor,
     )
+
+
+def _by_baseline(cell: Cell, baseline: Baseline, study: Study, split: Split) -> Samples:
+    """Make samples by the method of another library, from the content of the voters."""
+    if split.known.content is None:
+        raise InputError(f"{cell.method} needs the content of the records, and here are only points; leave it out")
+    plan = study.plan
+    return baseline(split.known.content, plan.samples, cell.epsilon, plan.delta, plan.neighbours, cell.seed)
 
 
 def _evolve(
@@ -222,7 +246,10 @@ def _evolve(
         units=split.known.units,
         votes_per_unit=plan.votes_per_unit,
         votes_per_record=plan.votes_per_record,
+        content=split.known.content,
     )
+    if method.select is None:
+        raise InputError(f"the method {cell.method} has neither a selector nor a baseline; give it one")
     select = method.select(plan, _units(split))
     turns: list[ScoredRound] = []
 
@@ -259,6 +286,8 @@ def _known_of_samples(samples: Samples, records: Known) -> Known:
         texts=None if records.texts is None else records.wording(samples),
         labels=None if records.labels is None else samples["label"].tolist(),
         marks=records.marks,
+        content=None if records.content is None else samples,
+        score=records.score,
     )
 
 
@@ -275,7 +304,15 @@ def _score_round(
         lineages=lineages,
         next_word=_next_word(known, split.tested),
         label_accuracy=_label_accuracy(points, known, split),
+        content=_content(known, split),
     )
+
+
+def _content(known: Known, split: Split) -> Mapping[str, float]:
+    """Score the content of samples by all records that did not vote."""
+    if known.score is None or known.content is None or split.withheld is None:
+        return {}
+    return known.score(split.withheld, known.content)
 
 
 def _next_word(known: Known, tested: Known) -> float | None:
@@ -295,8 +332,9 @@ def _label_accuracy(points: Points, known: Known, split: Split) -> float | None:
 
 def _score(real: Points, points: Points, study: Study) -> Score:
     (inside,) = balls(real, points, study.k)
+    some = np.random.default_rng([study.scored, *b"points"]).permutation(len(points))[: study.scored]
     return Score(
-        sinkhorn=float(sinkhorn1(real, points, study.blur)),
+        sinkhorn=float(sinkhorn1(real, points[np.sort(some)], study.blur)),
         recall=inside.recall,
         precision=inside.precision,
         distance=mean_nearest_distance(real, points),

@@ -12,13 +12,14 @@ from gape.core.errors import InputError
 from gape.core.protocols import Embedder, Generator, Selector
 from gape.evolution.plan import Plan
 from gape.language.request import LanguageModel
+from gape.modalities.base import Baseline
 from gape.runs.advice import suitable_votes
 
 REAL = "real"  # the method of a cell that scores real records instead of synthetic ones
 VOTES = ":"  # before the votes per record in the name of a method, as in ranking:16
 
-# The fields of a plan that vary between cells, and the survey, which comparisons do not have; all others are common.
-_PER_CELL = frozenset({"epsilon", "seed", "sigma", "votes_per_record", "answers"})
+# The fields of a plan that vary between cells; all others are common.
+_PER_CELL = frozenset({"epsilon", "seed", "sigma", "votes_per_record"})
 
 
 def shortest(number: float) -> str:
@@ -35,17 +36,19 @@ Builder: TypeAlias = Callable[[LanguageModel | None, Embedder], tuple[Generator,
 class Method:
     """One line of the figure: a selection rule, and the changes to the plan that come with it.
 
-    `select` makes the selector from the plan of a run and the number of privacy units that vote. It is sent to worker
-    processes, so it must be picklable, and its repr must say what it does.
+    `select` makes the selector from the plan of a run and the number of privacy units that vote. A method of another
+    library is a `baseline` instead, and has no rounds. Both are sent to worker processes, so they must be picklable,
+    and their repr must say what they do.
     """
 
     name: str
-    select: Callable[[Plan, int], Selector]
+    select: Callable[[Plan, int], Selector] | None
     changes: Mapping[str, Any] = field(default_factory=dict)  # fields of the plan to replace, such as keep
     kinds: int | None = None  # number of labels: choose the votes per record to suit the noise; None: as in the plan
     build: Builder | None = None  # makes the method's own generator and embedder; None: those of all methods
     last_pass: bool = False  # whether texts that repeat another one are rewritten after the last round
     described: Mapping[str, str] = field(default_factory=dict)  # settings of its generator that replace common ones
+    baseline: Baseline | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(rf"[\w-]+({VOTES}[0-9]+)?", self.name) or self.name == REAL:
@@ -56,6 +59,8 @@ class Method:
 
     def describe(self) -> str:
         """Describe the method, so that a folder can refuse a different method of the same name."""
+        if self.baseline is not None:
+            return repr(self.baseline)
         description = f"{self.select!r} {dict(self.changes)!r}" if self.changes else repr(self.select)
         description += "" if self.kinds is None else ", votes by noise"
         description += f", {self.build!r}" if self.build else ""
@@ -146,8 +151,8 @@ class Study:
     @classmethod
     def from_common(cls, values: Mapping[str, Any]) -> Study:
         """Restore a study from the result of `common`."""
-        names = [part.name for part in fields(Plan) if part.name not in _PER_CELL]
-        plan = {name: values[name] for name in names}
+        names = [part.name for part in fields(Plan) if part.name not in {*_PER_CELL, "answers"}]
+        plan = {name: values[name] for name in names} | {"answers": tuple(values.get("answers", ()))}
         scoring = {name: values[name] for name in ("held_out", "scored", "k", "blur")}
         described = {name: str(value) for name, value in values.items() if name not in {*plan, *scoring}}
         return cls(Plan(epsilon=math.inf, **plan), **scoring, described=described)
@@ -155,6 +160,8 @@ class Study:
     def common(self) -> dict[str, Any]:
         """Return everything that cells must share to be comparable, as plain values."""
         plan = {name: value for name, value in asdict(self.plan).items() if name not in _PER_CELL}
+        if not self.plan.answers:  # folders of versions without surveys do not have it
+            del plan["answers"]
         scoring = {"held_out": self.held_out, "scored": self.scored, "k": self.k, "blur": self.blur}
         return {**plan, **scoring, **self.described}
 

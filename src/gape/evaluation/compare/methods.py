@@ -1,4 +1,4 @@
-"""The methods of a comparison by name: presets, selectors, and either of them with a number of votes per record."""
+"""The methods of a comparison by name: presets, selectors, either with a number of votes per record, and a survey."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from gape.runs.settings import CHOICES, OPERATIONAL, Settings
 from gape.selection.local_search import CENTRES
 
 METHODS = ("gape", "augpe", "subsamplepe")
+SURVEY = "survey"  # the method that asks the records questions and has no rounds
 
 # Fields of the plan in which a method as published may differ from the others. Samples and rounds stay common: scores
 # depend on the number of samples, and the noise on the rounds.
-_PUBLISHED = ("scales", "copies", "keep", "initial", "vary_start")
+_PUBLISHED = ("scales", "copies", "keep", "initial", "vary_start", "answers")
 # The settings in which the generator of a method as published may differ.
 _GENERATOR = ("variation", "prompts", "bare_prompts", "distinct")
 # Settings that vary between cells, that the plan already holds, or that do not change a result.
@@ -104,6 +105,11 @@ def methods_named(
     return tuple(_method(name, settings, by_noise=by_noise, published=published) for name in names)
 
 
+def usual_methods(settings: Settings) -> tuple[str, ...]:
+    """Return the methods that are compared unless some are named."""
+    return METHODS if settings.rounds else ("gape",)
+
+
 def given(settings: Settings) -> dict[str, Any]:
     """Return the settings that differ from the defaults."""
     values = {setting.name: (getattr(settings, setting.name), setting.default) for setting in fields(settings)}
@@ -111,7 +117,11 @@ def given(settings: Settings) -> dict[str, Any]:
 
 
 def _method(name: str, settings: Settings, *, by_noise: bool, published: Callable[[str], Settings] | None) -> Method:
-    base, votes = _parsed(name)
+    base, votes = _parsed(name, settings)
+    if base in settings.kind.baselines:
+        return _baseline(name, settings)
+    if base == SURVEY or not settings.rounds:
+        return _without_rounds(name, settings)
     preset = PRESETS.get(base)
     if published and preset:  # gape, the default, has no values of its own
         own = published(base)
@@ -136,9 +146,26 @@ def _method(name: str, settings: Settings, *, by_noise: bool, published: Callabl
     )
 
 
-def _parsed(name: str) -> tuple[str, int | None]:
+def _without_rounds(name: str, settings: Settings) -> Method:
+    """Return the method that decides by a survey alone, which is also the default where there are no rounds."""
+    if name not in {SURVEY, "gape"}:
+        raise InputError(f"{name} selects by votes, and there are no rounds; give rounds, such as 20, or leave it out")
+    own = settings.with_values(survey=1.0, rounds=0)
+    changes = {"rounds": 0, "answers": make_plan(own).answers, "votes_per_record": 1, "votes_per_unit": 1}
+    return Method(name, TextSelector(own), changes, build=TextBuilder(own))
+
+
+def _baseline(name: str, settings: Settings) -> Method:
+    """Return a method of another library."""
+    if settings.user is not None:
+        raise InputError(f"{name} protects records, got user {settings.user!r}; leave one of the two out")
+    return Method(name, None, baseline=settings.records.baseline(name))
+
+
+def _parsed(name: str, settings: Settings) -> tuple[str, int | None]:
     """Split a name into a preset or a selector, and its votes per record if it has them."""
-    known = dict.fromkeys([*PRESETS, *CHOICES["selector"]])
+    surveyed = [SURVEY] if settings.kind.surveyed and settings.kind.owns(settings.generator) else []
+    known = dict.fromkeys([*PRESETS, *CHOICES["selector"], *surveyed, *settings.kind.baselines])
     base, colon, votes = name.partition(VOTES)
     if base not in known:
         raise InputError(

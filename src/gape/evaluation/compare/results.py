@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from gape.evaluation.compare.folder import MARK
 from gape.evaluation.compare.grid import VOTES, Study, shortest
 from gape.metrics.measure import nth_nearest
 from gape.metrics.repetition import Repetition
+from gape.modalities import Modality, kind_named, known_kinds
 
 LABELS = {
     "gape": "GAPE",
@@ -31,7 +32,10 @@ LABELS = {
     "ranking": "Ranking",
     "subsampling": "Subsampling",
     "gape-paper": "GAPE, paper",
+    "survey": "Survey",
+    **{name: label for kind in known_kinds() for name, label in kind.baselines.items()},
 }
+Value: TypeAlias = Callable[[ScoredRound], float]
 _CONFIDENCE = 0.95
 _SAME_START = 1e-5  # relative difference of scores up to which two starts count as one; a GPU rounds in its own order
 _REPETITION = [column.name for column in fields(Repetition)]
@@ -107,15 +111,44 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the means after the last round, with a warning that they are not private."""
-        titles = {"recall": "Recall of records that did not vote", "sinkhorn": "Sinkhorn W1 to them"}
-        tables = (as_table(*_means(self, held_out(name), real=True), caption=title) for name, title in titles.items())
-        return as_paragraph(MARK, alarming=True) + Markup("").join(tables)
+        tables = (as_table(*_means(self, value, real=True), caption=title) for title, value in self.headlines.items())
+        caution = as_paragraph(self.caution) if self.caution else ""
+        return as_paragraph(MARK, alarming=True) + Markup("").join([*tables, caution])
 
-    def at_end(self, method: str, epsilon: float, value: Callable[[ScoredRound], float]) -> SeedMean:
+    @property
+    def _kind(self) -> type[Modality]:
+        """The kind of data, which decides how its content is scored."""
+        return kind_named(self.study.described.get("modality", "text"))
+
+    @property
+    def content(self) -> dict[str, Value]:
+        """The scores of the modality, by their headings; empty if a cell is from before they were measured."""
+        shared = [set(result.turns[-1].content) for result in self.results]
+        return {
+            title: content_score(name)
+            for name, title in self._kind.scored.items()
+            if shared and all(name in names for names in shared)
+        }
+
+    @property
+    def headlines(self) -> dict[str, Value]:
+        """The scores that are shown first, by their headings: those of the modality, and recall and Sinkhorn W1."""
+        usual = {
+            "Recall of held-out records": held_out("recall"),
+            "Sinkhorn W1 to held-out records": held_out("sinkhorn"),
+        }
+        return {**self.content, **usual}
+
+    @property
+    def caution(self) -> str:
+        """How a score of this kind of data can mislead; empty if there is nothing to say."""
+        return self._kind.caution if self.content else ""
+
+    def at_end(self, method: str, epsilon: float, value: Value) -> SeedMean:
         """Return a score after the last round, over seeds."""
         return SeedMean(tuple(self._by_seed(method, epsilon, value).values()))
 
-    def by_round(self, method: str, epsilon: float, value: Callable[[ScoredRound], float]) -> list[SeedMean]:
+    def by_round(self, method: str, epsilon: float, value: Value) -> list[SeedMean]:
         """Return a score over seeds after each round, the start first; empty if nothing was run."""
         turns = [
             result.turns for result in self.results if (result.cell.method, result.cell.epsilon) == (method, epsilon)
@@ -129,53 +162,63 @@ class Comparison:
         return all(
             math.isclose(starts.setdefault(result.cell.seed, start).sinkhorn, start.sinkhorn, rel_tol=_SAME_START)
             for result in self.results
-            if not result.cell.real
+            if _has_rounds(result)
             for start in [result.turns[0].held_out]
         )
 
-    def at_start(self, value: Callable[[ScoredRound], float], method: str | None = None) -> SeedMean:
+    def at_start(self, value: Value, method: str | None = None) -> SeedMean:
         """Return a score of the start over seeds, that of one method if methods have different starts."""
         starts = {
             result.cell.seed: value(result.turns[0])
             for result in self.results
-            if not result.cell.real and method in {None, result.cell.method}
+            if _has_rounds(result) and method in {None, result.cell.method}
         }
         return SeedMean(tuple(starts.values()))
 
-    def baselines(self, value: Callable[[ScoredRound], float], *, real: bool = True) -> dict[str, SeedMean]:
+    def baselines(self, value: Value, *, real: bool = True) -> dict[str, SeedMean]:
         """Return a score of what stands beside the methods: the start, or each start, and as many real records."""
-        starts = (
-            {"start": self.at_start(value)}
-            if self.shares_start
-            else {f"start of {label_of(method)}": self.at_start(value, method) for method in self.methods}
-        )
+        evolved = [method for method in self.methods if self.at_start(value, method).values]
+        if evolved and self.shares_start:
+            starts = {"start": self.at_start(value)}
+        else:
+            starts = {f"start of {label_of(method)}": self.at_start(value, method) for method in evolved}
         return starts | ({"as many real records": self.of_real(value)} if real else {})
 
-    def of_real(self, value: Callable[[ScoredRound], float]) -> SeedMean:
+    def of_real(self, value: Value) -> SeedMean:
         """Return a score over seeds of real records, as many as there are samples."""
         return SeedMean(tuple(value(result.turns[0]) for result in self.results if result.cell.real))
 
-    def difference(self, method: str, other: str, epsilon: float, value: Callable[[ScoredRound], float]) -> SeedMean:
+    def difference(self, method: str, other: str, epsilon: float, value: Value) -> SeedMean:
         """Return the score of one method minus that of another with the same seed, over seeds."""
         first, second = (self._by_seed(name, epsilon, value) for name in (method, other))
         return SeedMean(tuple(first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())))
 
-    def _by_seed(self, method: str, epsilon: float, value: Callable[[ScoredRound], float]) -> dict[int, float]:
+    def _by_seed(self, method: str, epsilon: float, value: Value) -> dict[int, float]:
         same = (result for result in self.results if (result.cell.method, result.cell.epsilon) == (method, epsilon))
         return {result.cell.seed: value(result.turns[-1]) for result in same}
 
 
-def held_out(name: str) -> Callable[[ScoredRound], float]:
+def _has_rounds(result: Result) -> bool:
+    """Whether a cell evolved from a start; real records and the rows of a survey have none."""
+    return len(result.turns) > 1
+
+
+def content_score(name: str) -> Value:
+    """Read the score of this name that the modality gives to the content of samples."""
+    return lambda turn: turn.content.get(name, math.nan)
+
+
+def held_out(name: str) -> Value:
     """Read the score of this name by the records that did not vote."""
     return lambda turn: float(getattr(turn.held_out, name))
 
 
-def by_voters(name: str) -> Callable[[ScoredRound], float]:
+def by_voters(name: str) -> Value:
     """Read the score of this name by records that voted."""
     return lambda turn: math.nan if turn.voters is None else float(getattr(turn.voters, name))
 
 
-def repeated(name: str) -> Callable[[ScoredRound], float]:
+def repeated(name: str) -> Value:
     """Read the measure of this name of how much the texts repeat one another."""
 
     def value(turn: ScoredRound) -> float:
@@ -212,6 +255,7 @@ def write_means(path: Path, comparison: Comparison) -> None:
         "# Comparison",
         f"**{MARK}**",
         setting,
+        *_content_tables(comparison),
         "## Recall of records that did not vote (more is better)",
         _table(comparison, held_out("recall"), real=True),
         "## Sinkhorn W1 to records that did not vote (less is better)",
@@ -259,12 +303,25 @@ def _rows(result: Result, version: str) -> Iterable[dict[str, Any]]:
                     "lineages": turn.lineages,
                     "next_word": turn.next_word,
                     "label_accuracy": turn.label_accuracy,
+                    **dict(turn.content),
                     **(asdict(turn.repetition) if turn.repetition else dict.fromkeys(_REPETITION)),
                     "sigma": result.sigma,
                     "seconds": round(result.seconds, 3),
                     "version": version,
                     "differentially_private": False,
                 }
+
+
+def _content_tables(comparison: Comparison) -> list[str]:
+    """Tabulate the scores that the modality gives to the content of samples, and how W1 can mislead."""
+    if not comparison.content:
+        return []
+    tables = [
+        part
+        for title, value in comparison.content.items()
+        for part in (f"## {title}", _table(comparison, value, real=True))
+    ]
+    return [*tables, comparison.caution]
 
 
 def _repetition_tables(comparison: Comparison) -> list[str]:
@@ -295,13 +352,11 @@ def _label_tables(comparison: Comparison) -> list[str]:
     ]
 
 
-def _table(comparison: Comparison, value: Callable[[ScoredRound], float], *, real: bool = False) -> str:
+def _table(comparison: Comparison, value: Value, *, real: bool = False) -> str:
     return _markdown(*_means(comparison, value, real=real))
 
 
-def _means(
-    comparison: Comparison, value: Callable[[ScoredRound], float], *, real: bool = False
-) -> tuple[list[str], list[list[str]]]:
+def _means(comparison: Comparison, value: Value, *, real: bool = False) -> tuple[list[str], list[list[str]]]:
     """Return the head and the lines of a table of means."""
     head = ["", *(epsilon_in_words(epsilon) for epsilon in comparison.epsilons)]
     lines = [
@@ -317,9 +372,10 @@ def _differences(comparison: Comparison) -> str:
     """Compare the first method with each other one, seed by seed, so that what methods of a seed share cancels."""
     first, *others = comparison.methods
     lines = []
-    for score, title in (("recall", "recall"), ("sinkhorn", "Sinkhorn W1")):
+    scores = {title.partition(":")[0].partition(" on ")[0]: value for title, value in comparison.content.items()}
+    for title, value in {**scores, "recall": held_out("recall"), "Sinkhorn W1": held_out("sinkhorn")}.items():
         for other in others:
-            gains = [comparison.difference(first, other, epsilon, held_out(score)) for epsilon in comparison.epsilons]
+            gains = [comparison.difference(first, other, epsilon, value) for epsilon in comparison.epsilons]
             lines.append([f"{title}, {label_of(first)} less {label_of(other)}", *map(_signed, gains)])
     caption = "Mean difference between runs of the same seed, ± half the width of its 95% interval (Student's t)."
     return f"{caption}\n\n{_markdown(['', *(epsilon_in_words(epsilon) for epsilon in comparison.epsilons)], lines)}"

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from gape.core.errors import InputError
@@ -18,7 +19,7 @@ from gape.embedders.watched import watched
 from gape.evaluation.compare import Comparison, ComparisonProgress, Grid, Known, Parts, Study, compare
 from gape.evaluation.compare.folder import CompareFolder
 from gape.evaluation.compare.grid import check_scoring
-from gape.evaluation.compare.methods import METHODS, TextBuilder, described_settings, given, methods_named
+from gape.evaluation.compare.methods import TextBuilder, described_settings, given, methods_named, usual_methods
 from gape.generators.labels import labelled
 from gape.language.request import Completion
 from gape.modalities import Records
@@ -46,6 +47,7 @@ class ComparisonScoring:
     scored: int = 2000
     k: int = 3
     blur: float = 0.05
+    target: str | None = None  # column that a classifier trained on the samples predicts, for tables
 
     def __post_init__(self) -> None:
         check_scoring(self.held_out, self.scored, self.k, self.blur)
@@ -55,7 +57,7 @@ def compare_texts(
     settings: Settings,
     folder: str | Path,
     *,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str] | None = None,
     epsilons: Sequence[float] = EPSILONS,
     seeds: int = SEEDS,
     scoring: ComparisonScoring | None = None,
@@ -67,15 +69,17 @@ def compare_texts(
     """Compare methods on private records, in a folder that the same call resumes. NOT differentially private.
 
     A method is a preset or a selector, and `NAME:K` casts K votes per record. A preset sets its selector, and whether
-    survivors compete with their variations. A selector casts as many votes as the default. Size, rounds, variations and
-    start come from the settings and are the same for all methods, and there is no survey; with `preset` in the
-    settings, all methods use those of its authors. If `as_published`, a published method has the prompts, variations
-    and start of its own preset, and only size and rounds are the same. Seeds count up from `settings.seed`. `source` is
-    data in memory. For `jobs` see `compare`.
+    survivors compete with their variations. A selector casts as many votes as the default. Where records can answer a
+    survey, `survey` is the method that does nothing else; `gape` is the same without rounds. For tables there are also
+    `aim` and `mst` of OpenDP, with the same guarantee (extra marginals). Size, rounds, variations and start come from
+    the settings and are the same for all methods; with `preset` in the settings, all methods use those of its authors.
+    If `as_published`, a published method has the prompts, variations and start of its own preset, and only size and
+    rounds are the same. There is no survey of topics. Seeds count up from `settings.seed`. `source` is data in memory.
+    For `jobs` see `compare`.
     """
     _refuse_what_a_cell_decides(settings)
-    if settings.survey:  # methods differ in how they select by votes, which a survey has none of
-        settings = settings.with_values(survey=False, rounds=settings.rounds or settings.kind.defaults["rounds"])
+    if settings.survey < 1:  # a survey of topics changes the start, which is the same for all methods
+        settings = settings.with_values(survey=0.0)
     if as_published and settings.preset != "gape":
         raise InputError(
             f"as_published gives each method the settings of its preset, got preset {settings.preset!r} for all of "
@@ -83,6 +87,8 @@ def compare_texts(
         )
     require_votes_may_leave(settings, "votes with seeded noise")
     scoring = scoring or ComparisonScoring()
+    if scoring.target is not None:
+        settings.records.check_target(scoring.target)
     records = read_records(settings, source)
     refuse_shared_corpus(settings, records, lambda: make_embedder(settings))
     chosen = _common(settings, records, tuple(epsilons), scoring)
@@ -92,8 +98,13 @@ def compare_texts(
         return resolved(Settings.of(given(settings), {"preset": preset, **common}), records)
 
     named = methods_named(
-        methods, chosen, by_noise=votes_suit_noise(settings), published=published if as_published else None
+        usual_methods(settings) if methods is None else methods,
+        chosen,
+        by_noise=votes_suit_noise(settings),
+        published=published if as_published else None,
     )
+    if math.inf in epsilons and (without := [method.name for method in named if method.baseline is not None]):
+        raise InputError(f"{without[0]} needs noise, got epsilon inf; leave one of the two out")
     grid = Grid(named, tuple(map(float, epsilons)), tuple(range(chosen.seed, chosen.seed + seeds)))
     study = Study(
         make_plan(chosen),
@@ -101,14 +112,16 @@ def compare_texts(
         scoring.scored,
         scoring.k,
         scoring.blur,
-        described=described_settings(chosen),
+        described=described_settings(chosen) | ({} if scoring.target is None else {"target": scoring.target}),
     )
     watch = _Watch(progress or (lambda _: None))
     return compare(
         folder,
         grid,
         study,
-        _load_parts(chosen, records, CompareFolder(folder).answers, watch, jobs * study.plan.candidates),
+        _load_parts(
+            chosen, records, CompareFolder(folder).answers, watch, jobs * study.plan.candidates, scoring.target
+        ),
         lambda salt: text_fingerprint(records, salt),
         jobs=jobs,
         progress=watch.moved,
@@ -156,8 +169,11 @@ def _common(settings: Settings, records: Records, epsilons: Sequence[float], sco
 
 
 @contextmanager
-def _load_parts(settings: Settings, records: Records, answers: Path, watch: _Watch, at_once: int) -> Iterator[Parts]:
+def _load_parts(
+    settings: Settings, records: Records, answers: Path, watch: _Watch, at_once: int, target: str | None
+) -> Iterator[Parts]:
     """Load the models and embed the private records, once; up to `at_once` candidates may await scoring."""
+    kind = settings.records
     purse = make_purse(settings, answers)
     embedder = make_embedder(settings, purse)
     require_private_embedding(embedder)
@@ -169,10 +185,12 @@ def _load_parts(settings: Settings, records: Records, answers: Path, watch: _Wat
         made_by = {"embedder": repr(embedder)} | ({} if model is None else {"model": model.name})
         known = Known(
             units=None if records.users is None else [str(user) for user in records.users],
-            texts=settings.records.wording(records.content) if settings.records.has_words else None,
+            texts=kind.wording(records.content) if kind.has_words else None,
             labels=None if settings.labels is None or records.labels is None else records.labels.tolist(),
             marks=len(settings.labels or ()),
-            wording=settings.records.wording,
+            wording=kind.wording,
+            content=records.content if kind.scored or kind.surveyed else None,
+            score=partial(kind.scores, target=target) if kind.scored else None,
         )
         yield Parts(private, cached, TextBuilder(settings, prompts), model, known, made_by)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ class Mixed(Modality):
     embedders = Text.embedders
     has_words = True
     on_disk = True
+    on_workers = True
     copied = "cell for cell"
 
     def __init__(self, schema: str | Path | MixedSchema | None = None) -> None:
@@ -130,6 +131,11 @@ class Mixed(Modality):
         """Format each row as its cells and texts with the names of their columns."""
         return [" · ".join(f"{name}: {_shown(cell)}" for name, cell in json.loads(line).items()) for line in samples]
 
+    def paragraphs(self, samples: Samples) -> list[str]:
+        """Format each row as a line of cells, and a line for each text and for each turn of a conversation."""
+        texts = () if self._schema is None else tuple(self._schema.texts)
+        return [_paragraphs(json.loads(line), texts) for line in samples]
+
     def wording(self, samples: Samples) -> list[str]:
         """Return the texts of each row: those of the schema, or if it is not known all cells that are texts."""
         named = None if self._schema is None else set(self._schema.texts)
@@ -165,7 +171,7 @@ class Mixed(Modality):
         (real_cells, real_texts), (cells, texts) = self.schema.split(real), self.schema.split(synthetic)
         if self.schema.cells is not None:
             real_lines, lines = (self.schema.cell_lines(side).tolist() for side in (real_cells, cells))
-            compared = row_measures(real_lines, lines, self.schema.cells, scoring)
+            compared = row_measures(real_lines, lines, self.schema.cells)
             groups["Columns"] = tuple(measure for measure in compared if measure.name != "repeated rows")
         for name in self.schema.texts:
             usual, own = ([text for text in side[name] if text is not None] for side in (real_texts, texts))
@@ -215,6 +221,16 @@ def _shown(cell: object) -> str:
     if isinstance(cell, list):
         return " / ".join(f"{turn['role']}: {turn['content']}" for turn in cell)
     return "" if cell is None else str(cell)
+
+
+def _paragraphs(row: Mapping[str, Any], texts: Container[str]) -> str:
+    cells, others = list[str](), list[str]()
+    for name, cell in row.items():
+        if isinstance(cell, list):
+            others += [f"{turn['role']}: {turn['content']}" for turn in cell]
+        else:
+            (others if name in texts else cells).append(f"{name}: {_shown(cell)}")
+    return "\n".join([*([" · ".join(cells)] if cells else []), *others])
 
 
 def _words(row: Mapping[str, Any], named: set[str] | None) -> str:

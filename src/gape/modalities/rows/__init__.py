@@ -16,12 +16,14 @@ from gape.core.errors import InputError
 from gape.core.protocols import Embedder, Generator, SurveyGenerator
 from gape.core.types import Points, Samples, as_samples
 from gape.metrics.measure import Scoring
+from gape.metrics.usefulness import classify
 from gape.modalities.base import Columns, Groups, Modality, Rehearsal
 from gape.modalities.records import Records
 from gape.modalities.rows.embedder import RowEmbedder
 from gape.modalities.rows.generator import RowGenerator
 from gape.modalities.rows.load import load_rows
-from gape.modalities.rows.measures import row_measures
+from gape.modalities.rows.marginals import ALGORITHMS, Marginals
+from gape.modalities.rows.measures import row_measures, table_scores
 from gape.modalities.rows.rehearsal import made_up_survey
 from gape.modalities.rows.schema import Schema
 from gape.modalities.rows.surveyed import SurveyedRows
@@ -47,8 +49,17 @@ class Rows(Modality):
     copied = "cell for cell"
     caution = (
         "W1 rewards rows near the middle of the data, and can be lower than that of real records for it: judge rows by "
-        "the distances of columns and pairs, the spread of numbers and the AUC."
+        "TV1, TV2, the spread of numbers and the AUC of a column that matters, beside those of as many real rows."
     )
+    beside_real = True
+    scored: ClassVar[Mapping[str, str]] = {
+        "TV1": "TV1: total variation distance of columns to records that did not vote (less is better)",
+        "TV2": "TV2: total variation distance of pairs of columns to records that did not vote (less is better)",
+        "spread": "Spread: standard deviation of numbers over that of records that did not vote (1 is right)",
+        "AUC": "AUC on records that did not vote, of a classifier trained on the rows (more is better)",
+    }
+
+    baselines: ClassVar[Mapping[str, str]] = ALGORITHMS
 
     def __init__(self, schema: str | Path | Schema | None = None) -> None:
         """Read the schema of the columns."""
@@ -96,6 +107,10 @@ class Rows(Modality):
         """Return the generator that fits rows to noisy counts of columns and pairs of columns."""
         return SurveyedRows(self.schema)
 
+    def survey_answers(self) -> tuple[int, ...]:
+        """Return the number of answers of a row to each release of the survey."""
+        return SurveyedRows(self.schema).per_record
+
     @classmethod
     def rehearsal(cls) -> Rehearsal:
         """Return the survey of a made-up table with choices, numbers and empty cells."""
@@ -137,6 +152,26 @@ class Rows(Modality):
         codes = np.delete(self.schema.codes(samples), list(self.schema.columns).index(label), axis=1)
         return RowEmbedder(others).embed(others.lines(codes))
 
-    def measures(self, real: Samples, synthetic: Samples, scoring: Scoring) -> Groups:
+    def measures(self, real: Samples, synthetic: Samples, scoring: Scoring) -> Groups:  # noqa: ARG002  (all rows count)
         """Compare rows column by column."""
-        return {"Columns": row_measures(real.tolist(), synthetic.tolist(), self.schema, scoring)}
+        return {"Columns": row_measures(real.tolist(), synthetic.tolist(), self.schema)}
+
+    def baseline(self, name: str) -> Marginals:
+        """Return AIM or MST."""
+        return Marginals(self.schema, name)
+
+    def check_target(self, target: str) -> None:
+        """Reject a column that the schema does not have."""
+        self.schema.without(target)
+
+    def scores(self, real: Samples, synthetic: Samples, target: str | None) -> dict[str, float]:
+        """Return TV1, TV2 and the spread of numbers and, with a target, the AUC."""
+        schema = self.schema
+        codes = schema.codes(real), schema.codes(synthetic)
+        scores = table_scores(*codes, schema)
+        if target is None:
+            return scores
+        others, index = schema.without(target), list(schema.columns).index(target)
+        points = [RowEmbedder(others).embed(others.lines(np.delete(side, index, axis=1))) for side in codes]
+        labels = [side[:, index].astype(str).tolist() for side in codes]
+        return scores | {"AUC": classify(points[1], labels[1], points[0], labels[0]).auc}
