@@ -44,7 +44,23 @@ def test_the_survey_is_ahead_in_pairs_auc_and_time(table: str, other: str) -> No
 @pytest.mark.parametrize("table", TABLES)
 def test_the_survey_is_ahead_of_rounds_of_votes(table: str) -> None:
     scores = means(table)
-    ours, before = scores["survey", 1.0], scores["evolution", 1.0]
+    ours, before = scores["survey", 1.0], scores["rounds before", 1.0]
     assert ours["TV1"] < before["TV1"] / 3
     assert ours["TV2"] < before["TV2"] / 3
     assert ours["AUC"] > before["AUC"]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_small_steps_make_rounds_better(table: str) -> None:
+    scores = means(table)
+    now, before = scores["rounds", 1.0], scores["rounds before", 1.0]
+    assert now["TV1"] < before["TV1"]
+    assert now["TV2"] < before["TV2"]
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_rounds_are_worth_choosing_where_many_columns_depend_on_each_other(epsilon: float) -> None:
+    scores = means("characters")
+    assert scores["rounds", epsilon]["AUC"] > scores["survey", epsilon]["AUC"] + 0.05
+    assert scores["Tab-PE", epsilon]["AUC"] > scores["survey", epsilon]["AUC"] + 0.05
+    assert scores["survey", epsilon]["TV1"] < scores["rounds", epsilon]["TV1"]
