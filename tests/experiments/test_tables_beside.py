@@ -50,17 +50,18 @@ def test_the_survey_is_ahead_of_rounds_of_votes(table: str) -> None:
     assert ours["AUC"] > before["AUC"]
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_small_steps_make_rounds_better(table: str) -> None:
+@pytest.mark.parametrize("table", ["flights", "magic"])
+def test_small_steps_bring_columns_and_pairs_nearer(table: str) -> None:
     scores = means(table)
     now, before = scores["rounds", 1.0], scores["rounds before", 1.0]
-    assert now["TV1"] < before["TV1"]
-    assert now["TV2"] < before["TV2"]
+    assert now["TV1"] < before["TV1"] / 2
+    assert now["TV2"] < 0.65 * before["TV2"]
+    assert now["AUC"] > before["AUC"]
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
-def test_rounds_are_worth_choosing_where_many_columns_depend_on_each_other(epsilon: float) -> None:
+@pytest.mark.parametrize(("epsilon", "ahead"), [(1.0, 0.05), (4.0, 0.02)])
+def test_the_rule_of_tab_pe_teaches_more_where_many_columns_depend_on_each_other(epsilon: float, ahead: float) -> None:
     scores = means("characters")
-    assert scores["rounds", epsilon]["AUC"] > scores["survey", epsilon]["AUC"] + 0.05
-    assert scores["Tab-PE", epsilon]["AUC"] > scores["survey", epsilon]["AUC"] + 0.05
-    assert scores["survey", epsilon]["TV1"] < scores["rounds", epsilon]["TV1"]
+    assert scores["Tab-PE", epsilon]["AUC"] > scores["survey", epsilon]["AUC"] + ahead
+    assert abs(scores["rounds", epsilon]["AUC"] - scores["survey", epsilon]["AUC"]) < 0.015
+    assert scores["survey", epsilon]["TV1"] < scores["Tab-PE", epsilon]["TV1"] / 1.5
