@@ -50,12 +50,14 @@ def test_the_survey_is_ahead_of_rounds_of_votes(table: str) -> None:
     assert ours["AUC"] > before["AUC"]
 
 
-@pytest.mark.parametrize("table", ["flights", "magic"])
-def test_small_steps_bring_columns_and_pairs_nearer(table: str) -> None:
+@pytest.mark.parametrize(
+    ("table", "columns", "pairs"), [("adult", 0.85, 0.85), ("flights", 0.5, 0.65), ("magic", 0.5, 0.65)]
+)
+def test_small_steps_bring_columns_and_pairs_nearer(table: str, columns: float, pairs: float) -> None:
     scores = means(table)
     now, before = scores["rounds", 1.0], scores["rounds before", 1.0]
-    assert now["TV1"] < before["TV1"] / 2
-    assert now["TV2"] < 0.65 * before["TV2"]
+    assert now["TV1"] < columns * before["TV1"]
+    assert now["TV2"] < pairs * before["TV2"]
     assert now["AUC"] > before["AUC"]
 
 
