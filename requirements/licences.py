@@ -54,6 +54,7 @@ SPDX = {
     "3-Clause BSD License": "BSD-3-Clause",
     "Apache 2.0": "Apache-2.0",
     "Apache 2.0 License": "Apache-2.0",
+    "Apache License 2.0": "Apache-2.0",
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD",
     "ISC License": "ISC",
@@ -74,6 +75,7 @@ READ = {
         "LicenseRef-Public-Domain AND BSD-2-Clause",
         "COPYING.rst in its metadata; the GPL that it names is that of an Emacs mode, which is not in the wheel",
     ),
+    "randomgen": ("BSD-3-Clause", "LICENSE.md in its metadata, which offers it beside NCSA"),
     "pycryptodome": ("LicenseRef-Public-Domain AND BSD-2-Clause", "LICENSE.rst in its metadata"),
 }
 

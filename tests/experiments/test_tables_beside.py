@@ -44,7 +44,26 @@ def test_the_survey_is_ahead_in_pairs_auc_and_time(table: str, other: str) -> No
 @pytest.mark.parametrize("table", TABLES)
 def test_the_survey_is_ahead_of_rounds_of_votes(table: str) -> None:
     scores = means(table)
-    ours, before = scores["survey", 1.0], scores["evolution", 1.0]
+    ours, before = scores["survey", 1.0], scores["rounds before", 1.0]
     assert ours["TV1"] < before["TV1"] / 3
     assert ours["TV2"] < before["TV2"] / 3
     assert ours["AUC"] > before["AUC"]
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "pairs"), [("adult", 0.85, 0.85), ("flights", 0.5, 0.65), ("magic", 0.5, 0.65)]
+)
+def test_small_steps_bring_columns_and_pairs_nearer(table: str, columns: float, pairs: float) -> None:
+    scores = means(table)
+    now, before = scores["rounds", 1.0], scores["rounds before", 1.0]
+    assert now["TV1"] < columns * before["TV1"]
+    assert now["TV2"] < pairs * before["TV2"]
+    assert now["AUC"] > before["AUC"]
+
+
+@pytest.mark.parametrize(("epsilon", "ahead"), [(1.0, 0.05), (4.0, 0.02)])
+def test_the_rule_of_tab_pe_teaches_more_where_many_columns_depend_on_each_other(epsilon: float, ahead: float) -> None:
+    scores = means("characters")
+    assert scores["Tab-PE", epsilon]["AUC"] > scores["survey", epsilon]["AUC"] + ahead
+    assert abs(scores["rounds", epsilon]["AUC"] - scores["survey", epsilon]["AUC"]) < 0.015
+    assert scores["survey", epsilon]["TV1"] < scores["Tab-PE", epsilon]["TV1"] / 1.5

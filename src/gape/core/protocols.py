@@ -25,6 +25,15 @@ class Generator(Protocol):
 
 
 @runtime_checkable
+class AnnealedGenerator(Generator, Protocol):
+    """A generator whose variations become smaller from round to round."""
+
+    def at(self, progress: float) -> Generator:
+        """Return the generator for a round before which a share `progress` of the rounds, in [0, 1), is done."""
+        ...
+
+
+@runtime_checkable
 class ConditionalGenerator(Generator, Protocol):
     """A generator that can write samples with given values, such as texts of a label."""
 

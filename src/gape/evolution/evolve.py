@@ -8,6 +8,7 @@ import numpy as np
 from gape._support.fingerprint import samples_digest
 from gape.core.errors import InputError
 from gape.core.protocols import (
+    AnnealedGenerator,
     Candidates,
     Electorate,
     Embedder,
@@ -54,7 +55,10 @@ def evolve(
         proposal = state.proposal
         if proposal is None:
             if state.round or plan.vary_start:
-                proposal = _vary(plan, generator, state.synthetic, _rng(plan, t, "vary"))  # V(t)
+                writer = (
+                    generator.at(state.round / plan.rounds) if isinstance(generator, AnnealedGenerator) else generator
+                )
+                proposal = _vary(plan, writer, state.synthetic, _rng(plan, t, "vary"))  # V(t)
             else:
                 proposal = _unvaried(state.synthetic)
             yield replace(state, proposal=proposal)  # saved before votes are paid for, which fit no other candidates

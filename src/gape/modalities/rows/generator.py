@@ -1,6 +1,6 @@
 """Rows of a table, generated from its schema without any model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from gape.modalities.rows.columns import Choices, Column
 from gape.modalities.rows.schema import Schema
 
 _EMPTY = 0.1  # probability that a number is missing at the start, if it may be
+_WIDEST = 5 / 3  # times its scale, a variation of the first round changes
+_COOLED, _BEND = 0.98, 0.2  # how much smaller variations become over the rounds, most of it in the first ones
 _ANYWHERE = 0.5  # probability that a new number is drawn from the whole range, and not near the old one
 
 
@@ -22,14 +24,22 @@ class RowGenerator:
 
     `crossed` is the probability of taking the value of another sample. The samples were voted for, so values that are
     common among them are common among the records, and rows learn from each other (experiments/tables).
+
+    Over the rounds of an evolution, variations are annealed as in Tab-PE instead (`at`): every number takes a small
+    step, uniform within s times the range, choices change with probability s, and s falls from round to round.
     """
 
     schema: Schema
     crossed: float = 0.9
+    progress: float | None = field(default=None, repr=False)  # share of the rounds that is done; None outside rounds
 
     def __post_init__(self) -> None:
         if not 0 <= self.crossed <= 1:
             raise InputError(f"crossed must lie between 0 and 1, got {self.crossed}; 0.9 is usual")
+
+    def at(self, progress: float) -> "RowGenerator":
+        """Return the generator of a round before which a share `progress` of the rounds is done."""
+        return replace(self, progress=progress)
 
     def random(self, count: int, rng: np.random.Generator) -> Samples:
         """Draw `count` rows."""
@@ -44,6 +54,9 @@ class RowGenerator:
         if not len(samples):
             return samples.copy()
         codes = self.schema.codes(samples)
+        if self.progress is not None:
+            rates = np.minimum(1.0, _WIDEST * scales * (1 - _COOLED * self.progress**_BEND))
+            return self.schema.lines(self._stepped(codes, rates, rng))
         rows, width = np.arange(len(codes)), codes.shape[1]
         columns = enumerate(self.schema.columns.values())
         fresh = np.stack([_fresh(column, codes[:, i], scales, rng) for i, column in columns], axis=1)
@@ -55,6 +68,25 @@ class RowGenerator:
         cell = rows, rng.integers(width, size=len(codes))
         varied[cell] = np.where(same, fresh[cell], varied[cell])
         return self.schema.lines(varied)
+
+    def _stepped(self, codes: Floats, rates: Floats, rng: np.random.Generator) -> Floats:
+        """Let every number take a step, and change choices and empty cells with the probability of their row."""
+        rows, width = np.arange(len(codes)), codes.shape[1]
+        others = codes[rng.integers(len(codes), size=codes.shape), np.arange(width)]
+        touched = rng.random(codes.shape) < rates[:, None]
+        touched[rows, rng.integers(width, size=len(codes))] = True
+        varied = codes.copy()
+        for index, column in enumerate(self.schema.columns.values()):
+            own, changed = codes[:, index], touched[:, index]
+            if isinstance(column, Choices):
+                fresh = _fresh(column, own, rates, rng)
+                taken = rng.random(len(codes)) < self.crossed
+                varied[:, index] = np.where(changed, np.where(taken, others[:, index], fresh), own)
+            else:
+                steps = column.rounded(own + rng.uniform(-1, 1, len(codes)) * rates * column.range)
+                emptied = changed & (np.isnan(own) | np.isnan(others[:, index]))
+                varied[:, index] = np.where(emptied, others[:, index], steps)
+        return varied
 
 
 def _anywhere(column: Column, count: int, rng: np.random.Generator) -> Floats:

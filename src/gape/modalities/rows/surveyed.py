@@ -1,7 +1,7 @@
 """Rows that fit a survey of a table, as a generator."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -54,6 +54,11 @@ class _FittedRows:
 
     schema: Schema
     fitted: Fitted
+    progress: float | None = None
+
+    def at(self, progress: float) -> "_FittedRows":
+        """Return the generator of a round before which a share `progress` of the rounds is done."""
+        return replace(self, progress=progress)
 
     def random(self, count: int, rng: np.random.Generator) -> Samples:
         """Return rows that together fit the survey."""
@@ -63,4 +68,4 @@ class _FittedRows:
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Return one variation of each row."""
-        return RowGenerator(self.schema).vary(samples, scales, rng)
+        return RowGenerator(self.schema, progress=self.progress).vary(samples, scales, rng)
