@@ -54,7 +54,9 @@ def least() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = []
-    for text in sum((extras[name] for name in ("plot", "images", "hf", "st", "ray", "tools")), project["dependencies"]):
+    for text in sum(
+        (extras[name] for name in ("plot", "images", "openvino", "hf", "st", "ray", "tools")), project["dependencies"]
+    ):
         requirement = Requirement(text)
         name = canonicalize_name(requirement.name)
         bounds = {each.operator: each.version for each in requirement.specifier}

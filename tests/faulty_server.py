@@ -1,7 +1,9 @@
-"""A chat-completions and embeddings service on the loopback that fails as real ones do, by a seeded plan."""
+"""A service of chats, embeddings and images on the loopback that fails as real ones do, by a seeded plan."""
 
+import base64
 import gzip
 import hashlib
+import io
 import json
 import random
 import threading
@@ -9,9 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
+
+import numpy as np
+from PIL import Image
 
 PASSING = ("busy", "error", "hang", "cut", "garbled", "empty")  # a second attempt succeeds
 REFUSALS = ("filtered", "refused")  # no attempt does
@@ -46,6 +52,7 @@ class FaultyServer:
     retry_after: str = "1"  # the header that comes with "busy"
     relents: int = 0  # a request that has failed so often is answered; 0: none is
     port: int = 0  # 0: any
+    always_files: bool = False  # whether to refuse to be told that images should come as files
     schemas: str = "ignored"  # what becomes of the JSON schema of an answer; or "kept", or "refused"
 
     flooded: int = field(default=0, init=False)  # bytes of answers that do not end
@@ -97,7 +104,7 @@ class FaultyServer:
     def _may_fail(self, body: dict[str, Any]) -> bool:
         if not self.relents:
             return True
-        request = json.dumps(body, sort_keys=True)
+        request = json.dumps(body, sort_keys=True, default=repr)
         self._failures[request] += 1
         return self._failures[request] <= self.relents
 
@@ -130,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         faulty = self.server.faulty
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = _received(self.headers["Content-Type"], self.rfile.read(int(self.headers["Content-Length"])))
         fault = faulty.arrive(body)
         try:
             faulty.pause(faulty.delay)
@@ -151,9 +158,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(429, _error("slow down", "rate_limit_exceeded"), ("Retry-After", faulty.retry_after))
         elif fault == "error":
             self._send(500, b"<html>oops</html>")
-        elif fault == "refused" or FORBIDDEN in json.dumps(body):
-            self._send(400, _error(f"this is not allowed: {json.dumps(body)}", "content_filter"))
-        elif fault == "unsupported" or (faulty.schemas == "refused" and "response_format" in body):
+        elif fault == "refused" or FORBIDDEN in json.dumps(body, default=repr):
+            self._send(400, _error(f"this is not allowed: {json.dumps(body, default=repr)}", "content_filter"))
+        elif (
+            fault == "unsupported"
+            or (faulty.always_files and "response_format" in body)
+            or (faulty.schemas == "refused" and "response_format" in body)
+        ):
             self._send(400, _error("unsupported", "unsupported_parameter"))
         elif fault == "no credit":
             self._send(429, _error("pay first", "insufficient_quota"))
@@ -169,6 +180,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(faulty, body, fault)
 
     def _answer(self, faulty: FaultyServer, body: dict[str, Any], fault: str) -> None:
+        if "/images/" in self.path:
+            faulty.spend(1)
+            self._send(200, json.dumps(drawn(body, len(faulty.bodies), fault)).encode(), cut=fault == "cut")
+            return
         content = _embeddings(body) if self.path.endswith("/embeddings") else _completion(body, fault)
         if faulty.schemas == "kept" and "response_format" in body:
             message = content["choices"][0]["message"]
@@ -195,6 +210,42 @@ class _Handler(BaseHTTPRequestHandler):
         # In one piece: two would wait for each other on the wire.
         self.wfile.write("\r\n".join([*lines, "", ""]).encode() + payload[: len(payload) // 2 if cut else None])
         self.close_connection = self.close_connection or cut
+
+
+def drawn(body: dict[str, Any], number: int, fault: str = "") -> dict[str, Any]:
+    """Draw what is asked for as PNG: a new image has the colour of its prompt, an edit is near the one it varies."""
+    rng = np.random.default_rng(number)
+    if "image" in body:
+        with Image.open(io.BytesIO(body["image"])) as image:
+            pixels = np.asarray(image.convert("RGB").resize((16, 16)), dtype=np.int64) + rng.integers(
+                -20, 20, (16, 16, 3)
+            )
+    else:
+        colour = np.frombuffer(hashlib.sha256(body["prompt"].encode()).digest()[:3], np.uint8)
+        pixels = colour.astype(np.int64) + rng.integers(-60, 60, (16, 16, 3))
+    sink, small = io.BytesIO(), Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+    (Image.new("1", (9000, 9000)) if fault == "bomb image" else small).save(sink, "PNG")
+    content = sink.getvalue()[: 60 if fault == "broken image" else None]
+    if fault == "address":
+        return {"data": [{"url": "http://127.0.0.1:1/image.png"}]}
+    return {"data": [{"b64_json": base64.b64encode(content).decode()}]}
+
+
+def _received(kind: str, content: bytes) -> dict[str, Any]:
+    """Read a request as JSON, or as a form with a file."""
+    if kind == "application/json":
+        body: dict[str, Any] = json.loads(content)
+        return body
+    form = message_from_bytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + content)
+    parts = {
+        str(part.get_param("name", header="content-disposition")): part
+        for part in form.walk()
+        if not part.is_multipart()
+    }
+    return {
+        name: part.get_payload(decode=True) if part.get_filename() else part.get_payload()
+        for name, part in parts.items()
+    }
 
 
 def _completion(body: dict[str, Any], fault: str) -> dict[str, Any]:

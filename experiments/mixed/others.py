@@ -1,8 +1,6 @@
 """Other records: abstracts with a year, a journal, a kind and a length, and conversations with a forum and a month.
 
-    python experiments/mixed/others.py pubmed:4 chats:4 --data FOLDER --model hf:DIR --embedder st:DIR --out FOLDER
-
-FOLDER holds pubmed_2021_medline.jsonl.gz and reddit_selfposts.jsonl.gz. Conversations are posts cut into turns: the
+`grid.py` runs it. Conversations are posts cut into turns: the
 title and pieces of the text, by two roles in turn. They are not real dialogues, and only exercise the kind of column.
 Every round is scored by held-out records with the measures of `gape evaluate`. NOT differentially private.
 """
@@ -10,31 +8,29 @@ Every round is scored by held-out records with the measures of `gape evaluate`. 
 import argparse
 import gzip
 import json
-import sys
-import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
-
 from experiments.mixed.run import Variant, states
 
-from gape.embedders.cached import Cached
-from gape.embedders.privacy import for_public_texts
+from gape.core.copies import repeats
+from gape.core.protocols import Embedder
+from gape.core.types import Samples
+from gape.language.request import LanguageModel
 from gape.metrics import wasserstein1
-from gape.metrics.measure import Measure, Scoring
+from gape.metrics.measure import Scoring
 from gape.modalities import Columns
-from gape.runs.embedder import make_embedder
-from gape.runs.generator import make_model
 from gape.runs.settings import Settings
 
 HERE = Path(__file__).parent
 HELD_OUT, PIECE, TURNS = 500, 25, 4
+LEFT_OUT = {"distinct pairs", "compression ratio", "near duplicates", "shared vocabulary"}
 _JOURNALS = json.dumps((HERE / "pubmed.toml").read_text(encoding="utf-8"))
 
 
@@ -83,65 +79,61 @@ def read(name: str, folder: Path, limit: int) -> tuple[list[dict[str, Any]], lis
     return rows[HELD_OUT:], rows[:HELD_OUT]
 
 
-def main() -> None:
-    """Run what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", help="DATASET:EPSILON, with pubmed or chats")
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", default="embedded")
-    parser.add_argument("--embedder", default="minilm")
-    parser.add_argument("--samples", type=int, default=500)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--limit", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, required=True)
-    asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
-    plain = Settings.of({"epsilon": 1.0, "generator": asked.model, "embedder": asked.embedder})
-    model, embedder = make_model(plain, asked.out / "answers"), Cached(for_public_texts(make_embedder(plain)), 250_000)
-    if model is None:
-        raise SystemExit("give a model that writes")
-    for run in asked.runs:
-        name, epsilon = run.partition(":")[0], float(run.partition(":")[2])
-        private, held_out = read(name, asked.data, asked.limit)
+@dataclass(frozen=True)
+class Others:
+    """Runs on the records of one of the datasets, and their scores."""
+
+    asked: argparse.Namespace
+    model: LanguageModel
+    embedder: Embedder
+
+    def run(self, name: str, epsilon: float, seed: int) -> Iterator[dict[str, Any]]:
+        """Yield the scores of real records, of the start, of each round, and of what is published."""
+        private, held_out = read(name, self.asked.data, self.asked.limit)
         settings = Settings.of(
             {
                 "epsilon": epsilon,
                 "schema": str(HERE / f"{name}.toml"),
-                "samples": asked.samples,
-                "rounds": asked.rounds,
-                "seed": asked.seed,
-                "generator": asked.model,
-                "embedder": asked.embedder,
+                "samples": self.asked.samples,
+                "rounds": self.asked.rounds,
+                "seed": seed,
+                "generator": self.asked.model,
+                "embedder": self.asked.embedder,
+                "topics": self.asked.topics,
             }
         )
         kind = settings.records
-        embed = kind.compared(embedder).embed
+        embed = kind.compared(self.embedder).embed
         real = kind.read(held_out, Columns()).content
-        voters = kind.read(private[: asked.samples], Columns()).content
-        sets = states(Variant(), settings, private, model, embedder, asked.seed)
+        voters = kind.read(private[: self.asked.samples], Columns()).content
+        sets = states(Variant(), settings, private, self.model, self.embedder, seed)
         for what, samples in chain([("real", voters)], sets):
             groups = kind.measures(real, samples, Scoring())
             groups["Agreement"] = kind.agreement((real, embed(real)), (samples, embed(samples)), Scoring())
-            found: dict[str, float] = {
+            found = {
                 measure.name: round(measure.value, 4)
                 for group in groups.values()
                 for measure in group
-                if _kept(measure)
+                if measure.name not in LEFT_OUT
             }
-            found["W1"] = round(wasserstein1(embed(real), embed(samples)[:1000]), 4)
-            line = {"dataset": name, "epsilon": epsilon, "what": what, "count": len(samples), "records": len(private)}
-            line |= {**found, "seconds": round(time.monotonic() - began, 1)}
-            print(json.dumps(line), flush=True)
-            with (asked.out / "others.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-        (asked.out / f"{name}-{epsilon:g}.jsonl").write_text("\n".join(samples.tolist()) + "\n", encoding="utf-8")
+            yield {
+                "dataset": name,
+                "epsilon": epsilon,
+                "seed": seed,
+                "what": what,
+                "count": len(samples),
+                "records": len(private),
+                **found,
+                **_guessed(real, kind.choices()),
+                "W1": round(wasserstein1(embed(real), embed(samples)[:1000]), 4),
+                "repeating": round(float(repeats(kind.wording(samples)).mean()), 4),
+            }
+        path = self.asked.out / f"{name}-{epsilon:g}-{seed}.jsonl"
+        path.write_text("\n".join(samples.tolist()) + "\n", encoding="utf-8")
 
 
-def _kept(measure: Measure) -> bool:
-    return measure.name not in {"distinct pairs", "compression ratio", "near duplicates", "shared vocabulary"}
-
-
-if __name__ == "__main__":
-    main()
+def _guessed(real: Samples, choices: Iterable[str]) -> dict[str, float]:
+    """Return how often the commonest value of each column of choices is right."""
+    rows = [json.loads(line) for line in real]
+    commonest = {name: Counter(row[name] for row in rows).most_common(1)[0][1] for name in choices}
+    return {f"{name} guessed": round(count / len(rows), 4) for name, count in commonest.items()}

@@ -1,13 +1,9 @@
-"""Reviews with stars and a category, and whether the texts agree with their cells.
+"""Reviews with stars and a category, and whether the texts agree with their cells; `grid.py` runs it.
 
-    python experiments/mixed/run.py records:4 labels:4 --private FILE --held-out FILE --samples 50 --out FOLDER
-    python experiments/mixed/run.py records:4 records:1 --model hf:DIR --embedder st:DIR --private FILE ...
-
-Runs variants at an epsilon, one after another, and writes one line of JSON for each round to OUT/results.jsonl as soon
-as it is done. Each is scored by held-out reviews: a classifier of stars and one of categories, trained on the
-embeddings of the synthetic texts, the distances of the marginals, W1 between the texts, and how many of the texts
-repeat another. Beside them are the start of each run, and as many real reviews. NOT differentially private: it scores
-by private reviews, which may be looked at.
+Each round is scored by held-out reviews: a classifier of stars and one of categories, trained on the embeddings of the
+synthetic texts, the distances of the marginals, W1 between the texts, and how many of the texts repeat another. Beside
+them are the start of each run, and as many real reviews. NOT differentially private: it scores by private reviews,
+which may be looked at.
 """
 
 import argparse
@@ -15,7 +11,6 @@ import csv
 import gzip
 import json
 import math
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -29,7 +24,6 @@ from gape.core.copies import repeats
 from gape.core.protocols import Embedder
 from gape.core.types import Points, Samples, as_samples
 from gape.embedders.cached import Cached
-from gape.embedders.privacy import for_public_texts
 from gape.evolution.evolve import evolve
 from gape.evolution.last_pass import LastPass
 from gape.generators.labels import LabelledEmbedder, labelled
@@ -41,8 +35,8 @@ from gape.modalities.mixed.generator import MixedGenerator
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.noise import SeededNoise
 from gape.runs.electorate import TextElectorate
-from gape.runs.embedder import candidate_embedder, make_embedder
-from gape.runs.generator import make_generator, make_model, make_prompts
+from gape.runs.embedder import candidate_embedder
+from gape.runs.generator import make_generator, make_prompts
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.selector import make_selector
 from gape.runs.settings import Settings
@@ -58,6 +52,7 @@ class Variant:
     told: bool = True  # whether the schema says what stars mean, and how texts begin
     changes: dict[str, Any] = field(default_factory=dict)  # of the generator
     weight: float = 1.0  # of the text
+    category: bool = True  # whether the schema has it
     labels: bool = False  # texts with the stars as labels, instead of rows
 
 
@@ -65,12 +60,18 @@ VARIANTS = {
     "records": Variant(),
     "labels": Variant(labels=True),
     "untold": Variant(told=False),
-    "texts-rewritten": Variant(changes={"cells_only": 0.0}),
-    "cells-only": Variant(changes={"cells_only": 1.0}),
-    "text-weight-4": Variant(weight=4.0),
-    "text-weight-1/4": Variant(weight=0.25),
-    "text-only-3/4": Variant(changes={"text_only": 0.75}),
+    "stars": Variant(category=False),
+    "stars-untold": Variant(category=False, told=False),
+    "weight-1/4": Variant(weight=0.25),
+    "weight-1/2": Variant(weight=0.5),
+    "weight-2": Variant(weight=2.0),
+    "weight-4": Variant(weight=4.0),
     "text-only-1/4": Variant(changes={"text_only": 0.25}),
+    "text-only-3/4": Variant(changes={"text_only": 0.75}),
+    "texts-rewritten": Variant(changes={"cells_only": 0.0}),
+    "texts-kept": Variant(changes={"cells_only": 1.0}),
+    "cells-1/6": Variant(changes={"cell_share": 1 / 6}),
+    "cells-2/3": Variant(changes={"cell_share": 2 / 3}),
 }
 
 
@@ -83,7 +84,7 @@ class Reviews:
     categories: list[str] | None
 
     @classmethod
-    def read(cls, path: str, limit: int) -> "Reviews":
+    def read(cls, path: Path, limit: int) -> "Reviews":
         """Read reviews, cut to their first words."""
         with gzip.open(path, "rt", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))[:limit]
@@ -99,9 +100,8 @@ class Reviews:
         if samples.dtype.names:
             return cls(samples["text"].tolist(), samples["label"].tolist(), None)
         rows = [json.loads(line) for line in samples]
-        return cls(
-            [row["review"] for row in rows], [str(row["stars"]) for row in rows], [row["category"] for row in rows]
-        )
+        categories = [row["category"] for row in rows] if "category" in rows[0] else None
+        return cls([row["review"] for row in rows], [str(row["stars"]) for row in rows], categories)
 
     def take(self, indices: Sequence[int]) -> "Reviews":
         """Return some of the reviews."""
@@ -152,18 +152,20 @@ def schema_of(variant: Variant, folder: Path) -> Path:
     if not variant.told:
         parts = text.split("[stars.means]")
         text = parts[0] + "[category]" + parts[1].split("[category]")[1]
-    path = folder / f"schema-{variant.told}-{variant.weight}.toml"
+    if not variant.category:
+        text = text.split("[category]")[0] + "[review]" + text.split("[review]")[1]
+    path = folder / f"schema-{variant.told}-{variant.category}-{variant.weight}.toml"
     path.write_text(f"{text}weight = {variant.weight}\n", encoding="utf-8")
     return path
 
 
-def settings_of(variant: Variant, asked: argparse.Namespace, epsilon: float) -> Settings:
+def settings_of(variant: Variant, asked: argparse.Namespace, epsilon: float, seed: int) -> Settings:
     """Return the settings of a run."""
     common: dict[str, Any] = {
         "epsilon": epsilon,
         "samples": asked.samples,
         "rounds": asked.rounds,
-        "seed": asked.seed,
+        "seed": seed,
         "generator": asked.model,
         "embedder": asked.embedder,
         "topics": asked.topics,
@@ -208,54 +210,45 @@ def states(
             yield "published", last(synthetic, np.random.default_rng(seed))
 
 
-def main() -> None:
-    """Run what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", help=f"VARIANT:EPSILON, with one of {', '.join(VARIANTS)}")
-    parser.add_argument("--private", required=True)
-    parser.add_argument("--held-out", required=True)
-    parser.add_argument("--model", default="embedded", help="as --generator of gape run")
-    parser.add_argument("--embedder", default="minilm", help="as --embedder of gape run")
-    parser.add_argument("--samples", type=int, default=500)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--limit", type=int, default=5000, help="use only so many private reviews")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--topics", nargs="+", help="of the start; by default the model is asked for them")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="start no run after that")
-    parser.add_argument("--out", type=Path, required=True)
-    asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
-    private, held_out = Reviews.read(asked.private, asked.limit), Reviews.read(asked.held_out, 1500)
-    plain = Settings.of({"epsilon": 1.0, "generator": asked.model, "embedder": asked.embedder})
-    model, embedder = make_model(plain, asked.out / "answers"), Cached(for_public_texts(make_embedder(plain)), 250_000)
-    if model is None:
-        raise SystemExit("give a model that writes")
-    judge = Judge(embedder, held_out, embedder.embed(as_samples(held_out.texts)))
+@dataclass(frozen=True)
+class Yelp:
+    """Runs on the reviews, and their scores."""
 
-    def note(what: dict[str, Any]) -> None:
-        line = json.dumps({**what, "seconds": round(time.monotonic() - began, 1)})
-        print(line, flush=True)
-        with (asked.out / "results.jsonl").open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+    asked: argparse.Namespace
+    model: LanguageModel
+    embedder: Embedder
+    private: Reviews
+    judge: Judge
 
-    commonest = Counter(held_out.stars).most_common(1)[0][1] / len(held_out.stars)
-    note({"what": "guessing", "stars accuracy": commonest})
-    for seed in range(5):
-        some = np.random.default_rng([seed, *b"real"]).permutation(len(private.texts))[: asked.samples]
-        note({"what": "real", "seed": seed, **judge(private.take(some.tolist()))})
-    for run in asked.runs:
-        name, epsilon = run.partition(":")[0], float(run.partition(":")[2])
-        if time.monotonic() - began > asked.seconds:
-            raise SystemExit(f"no time left for {run}")
-        settings = settings_of(VARIANTS[name], asked, epsilon)
-        samples: Samples | None = None
-        for what, samples in states(VARIANTS[name], settings, private.rows(), model, embedder, asked.seed):
-            note({"what": what, "variant": name, "epsilon": epsilon, **judge(Reviews.of(samples))})
+    @classmethod
+    def of(cls, asked: argparse.Namespace, model: LanguageModel, embedder: Embedder) -> "Yelp":
+        """Read the reviews."""
+        private = Reviews.read(asked.data / "yelp_augpe_dev.csv.gz", asked.limit)
+        held_out = Reviews.read(asked.data / "yelp_augpe_test.csv.gz", 1500)
+        return cls(
+            asked, model, embedder, private, Judge(embedder, held_out, embedder.embed(as_samples(held_out.texts)))
+        )
+
+    def real(self) -> Iterator[dict[str, Any]]:
+        """Yield the scores of guessing, and of as many real reviews."""
+        commonest = Counter(self.judge.held_out.stars).most_common(1)[0][1] / len(self.judge.held_out.stars)
+        yield {"what": "guessing", "stars accuracy": commonest}
+        for seed in range(5):
+            some = np.random.default_rng([seed, *b"real"]).permutation(len(self.private.texts))[: self.asked.samples]
+            yield {"what": "real", "seed": seed, **self.judge(self.private.take(some.tolist()))}
+
+    def run(self, name: str, epsilon: float, seed: int) -> Iterator[dict[str, Any]]:
+        """Yield the scores of the start, of each round, and of what is published."""
+        variant, samples = VARIANTS[name], None
+        settings = settings_of(variant, self.asked, epsilon, seed)
+        for what, samples in states(variant, settings, self.private.rows(), self.model, self.embedder, seed):
+            yield {
+                "what": what,
+                "variant": name,
+                "epsilon": epsilon,
+                "seed": seed,
+                **self.judge(Reviews.of(samples)),
+            }
         if samples is not None and not samples.dtype.names:
-            path = asked.out / f"{name.replace('/', '-')}-{epsilon:g}.jsonl"
+            path = self.asked.out / f"{name.replace('/', '-')}-{epsilon:g}-{seed}.jsonl"
             path.write_text("\n".join(samples.tolist()) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

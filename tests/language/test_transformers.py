@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import made_gguf
 from contracts.language_model import LanguageModelContract
 from gape.core.errors import InputError
 from gape.language.gpu.decoding import Batch
@@ -29,7 +31,7 @@ def altered(tmp_path: Path) -> Callable[..., Path]:
     """Make a copy of the model with other content in some of its files."""
 
     def make(**contents: str) -> Path:
-        folder = tmp_path / "altered"
+        folder = tmp_path / f"altered{len(list(tmp_path.iterdir()))}"
         shutil.copytree(FOLDER, folder)
         for name, content in contents.items():
             (folder / name.replace("__", ".")).write_text(content)
@@ -130,6 +132,34 @@ class TestChat:
         assert model()._chat(Request("Hello.", "Well, ")) == "Hello.\nWell,"
         told = TransformersModel(FOLDER, system="Be brief.")
         assert told._chat(Request("Hello.")) == "Be brief.\nHello.\n"
+
+    def test_an_empty_line_ends_the_answer_of_a_base_model(self, altered: Callable[..., Path]) -> None:
+        words = json.loads((FOLDER / "tokenizer.json").read_text())
+        number = words["model"]["vocab"].pop("\u2581little")
+        words["model"]["vocab"]["\n\n"] = number  # the model writes this token where it wrote "little"
+        words["model"]["merges"] = [merge for merge in words["model"]["merges"] if "".join(merge) != "\u2581little"]
+        contents = {"tokenizer__json": json.dumps(words)}
+        base, chat = (
+            altered(**contents),
+            altered(**contents, chat_template__jinja="{{ bos_token + messages[0].content + '\\n' }}"),
+        )
+        request = Request("Once upon a time", "there was a", max_tokens=8, temperature=0.0)
+        (ended,), (whole,) = (answers(request, by=TransformersModel(folder)) for folder in (base, chat))
+        assert (ended.text, ended.completion_tokens, ended.finished) == ("", 1, True)
+        assert (whole.text[:2], whole.completion_tokens) == ("\n\n", 8)
+
+    def test_a_text_of_a_gguf_file_starts_with_its_first_token(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        request = Request("Once upon a time", "there was a", max_tokens=8, temperature=0.0)
+        expected, file = answers(request), made_gguf.make(tmp_path / "small.gguf")
+        load_words, load_model = AutoTokenizer.from_pretrained, AutoModelForCausalLM.from_pretrained
+        # transformers would need the package gguf, and its tokenizer then forgets the first token.
+        monkeypatch.setattr(AutoTokenizer, "from_pretrained", lambda *_, **__: load_words(FOLDER, add_bos_token=False))
+        monkeypatch.setattr(
+            AutoModelForCausalLM, "from_pretrained", lambda *_, **how: load_model(FOLDER, dtype=how["dtype"])
+        )
+        assert answers(request, by=TransformersModel(file)) == expected
 
     def test_a_template_that_takes_no_system_prompt(self, altered: Callable[..., Path]) -> None:
         picky = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"

@@ -1,24 +1,34 @@
 """The loop with votes from devices."""
 
 import math
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from distributed.federated.devices import InMemory, make_devices, records
-from gape.core.errors import PrivacyError, ServiceError
+from gape.core.errors import InputError, PrivacyError, ServiceError
+from gape.core.types import as_samples
 from gape.distributed.federated import FederatedElectorate, Terms
 from gape.embedders.identity import IdentityEmbedder
+from gape.embedders.minilm import MiniLM
 from gape.evolution.plan import Plan
 from gape.evolution.state import State
+from gape.generators.corpus import CorpusText
+from gape.generators.topic_survey import NearestTopic
+from gape.modalities import Columns, Mixed
 from gape.privacy.accounting import Release
 from gape.privacy.ledger import Account, Budget, Ledger
-from gape.privacy.release import release_votes
+from gape.privacy.release import release_answers, release_votes
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.federated import run_federated
+from gape.runs.folder.layout import Layout
+from gape.selection.ranking import Ranking
+from made_up import public_texts
 from parts import GENERATOR, SELECT
 
 PLAN = Plan(epsilon=2.0, delta=1e-5, rounds=2, samples=3, scales=(0.1, 0.01), copies=2, seed=11)
@@ -64,6 +74,24 @@ def test_votes_reach_the_selection(tmp_path: Path) -> None:
     assert np.sort(state.votes)[-2] < 14
 
 
+def test_rows_with_texts_are_voted_on_and_published_as_rows(tmp_path: Path) -> None:
+    (tmp_path / "schema.toml").write_text('[stars]\nchoices = [1, 2, 3]\n[review]\ntext = "reviews"\n')
+    mixed = Mixed(tmp_path / "schema.toml")
+    embedder = mixed.compared(MiniLM())
+    public = [mixed.schema.row([1 + i % 3, text], "row") for i, text in enumerate(public_texts()[:30])]
+    (own,) = mixed.read([{"stars": 3, "review": "The library was closed again."}], Columns()).content
+    place = embedder.embed(as_samples([own]))
+    plan = Plan(epsilon=1e3, delta=1e-5, rounds=1, samples=2, scales=(0.5,), sigma=2.5, initial=30, vary_start=False)
+    terms = Terms.for_plan(plan, federation="rows", devices=20, dropouts=1, colluders=1, dimension=place.shape[1])
+    electorate = FederatedElectorate(terms, InMemory(make_devices(terms, tmp_path, [place] * 20)))
+    ledger, corpus = Ledger(":memory:", Budget(math.inf, 1e-5)), CorpusText(public, embedder)
+    state, _ = run_federated(tmp_path / "run", plan, corpus, embedder, electorate, Ranking(), ledger, modality=mixed)
+    published = pq.read_table(Layout(tmp_path / "run").published).to_pylist()
+    assert [list(row) for row in published] == [["stars", "review"]] * len(published)
+    nearest = np.linalg.norm(embedder.embed(as_samples(public)) - place, axis=1).argmin()
+    assert public[nearest] in state.synthetic
+
+
 def test_a_run_that_lost_its_devices_goes_on_where_it_was(channel: InMemory, tmp_path: Path) -> None:
     channel.failing = {(address, "poll") for address in (100, 101)}
     with pytest.raises(ServiceError, match="4 of 6 devices sent ballots"):
@@ -104,6 +132,18 @@ def test_a_plan_that_the_terms_do_not_grant_is_refused(plan: Plan, channel: InMe
     with pytest.raises(PrivacyError, match=r"with Terms\.for_plan"):
         run(tmp_path, channel, plan=plan)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_survey_is_refused(channel: InMemory, tmp_path: Path) -> None:
+    surveyed = replace(PLAN, answers=(2,), sigma=-1.0)
+    with pytest.raises(InputError, match=r"devices vote and answer no survey, got answers .*; make the plan without"):
+        run(tmp_path, channel, plan=surveyed)
+    questions = NearestTopic(np.zeros((2, 2), dtype=np.float32), 2)
+    with closing(Ledger(":memory:", Budget(PLAN.epsilon, PLAN.delta))) as ledger:
+        asked = FederatedElectorate(TERMS, channel), questions, 0, surveyed.survey, Account(ledger, "run")
+        with pytest.raises(InputError, match="these records cannot answer a survey; make the plan without one"):
+            release_answers(*asked)
+        assert not ledger.releases()
 
 
 def test_a_ledger_with_a_smaller_delta_is_refused(channel: InMemory, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import importlib
+import itertools
 import math
 
 import numpy as np
@@ -114,7 +115,12 @@ class TestBlocks:
             weights = np.maximum(rng.integers(-9, 20, 40), 0)
             result = local_search(points, weights, 5, separation=INF, threshold=0.0, memory=memory)
             assert (result.method, result.certified) == ("blocks", True)
-            assert improving_swap(points, weights, result.indices, separation=INF, threshold=0.0) is None
+            distances = np.linalg.norm(points[:, None].astype(np.float64) - points, axis=2)
+            least = weights @ distances[result.indices].min(axis=0)  # a k-median, which needs no linear program
+            assert result.cost == pytest.approx(least, rel=2e-7)  # distances in float32
+            for slot, candidate in itertools.product(range(5), np.flatnonzero(weights > 0)):
+                swapped = np.append(np.delete(result.indices, slot), candidate)
+                assert weights @ distances[swapped].min(axis=0) >= least * (1 - 1e-6)
             swaps += result.swaps
         assert swaps > 20
 

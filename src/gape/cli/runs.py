@@ -66,7 +66,9 @@ def export(
 @errors_in_one_line()
 @takes_changes(
     *("generator", "prompts", "base_url", "key_variable", "key_file", "api_version"),
-    *("embedder", "embedder_base_url", "embedder_key_variable", "concurrency", "max_cost", "max_tokens_total"),
+    *("painter", "painter_base_url", "painter_key_variable"),
+    *("embedder", "embedder_base_url", "embedder_key_variable", "concurrency"),
+    *("max_cost", "max_tokens_total", "max_images"),
 )
 def expand(
     run: Run,

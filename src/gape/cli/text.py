@@ -83,7 +83,8 @@ def run(
         "key_file",
         "api_version",
     ),
-    *("concurrency", "embedding_price", "max_cost", "max_tokens_total", "exact_votes_may_leave", "corpus_may_share"),
+    *("concurrency", "embedding_price", "image_price", "max_cost", "max_tokens_total", "max_images"),
+    *("painter", "painter_base_url", "painter_key_variable", "exact_votes_may_leave", "corpus_may_share"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "private_text_may_leave"),
 )
 def resume(
@@ -122,6 +123,7 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
     kept = f" and the {settings.records.noun} itself" if chosen.keep else ""
     public = f"; the number of {unit}s is taken as public" if chosen.neighbours == "replace" else ""
     varied = f" ({settings.variation})" if settings.variation else ""
+    painted = f", painter {settings.painter}" if settings.painter else ""
     rows = {
         "data": f"{private.source}: {len(private)} records{users}{blank}",
         "guarantee": f"epsilon {chosen.epsilon:g}, delta {stated(chosen.delta, 3)}, for one {unit} "
@@ -133,12 +135,15 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
         if chosen.rounds
         else f"{chosen.samples} {what}",
         "method": str(method_in_words(settings)),
-        "parts": f"generator {settings.generator}{varied}, embedder {settings.embedder}",
+        "parts": f"generator {settings.generator}{varied}{painted}, embedder {settings.embedder}",
         "work": f"{expected.calls:,} answers, about {expected.prompt_tokens:,} tokens read and "
         f"{expected.completion_tokens:,} written"
         if expected.calls
         else "no language model is asked",
     }
+    if expected.images:
+        images = f"{expected.images:,} images of {settings.draws}"
+        rows["work"] = f"{rows['work']}; {images}" if expected.calls else images
     if topics := _topics(settings):
         rows["topics"] = topics
     if expected.embedded_tokens:
@@ -160,14 +165,16 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
 def _cost(settings: Settings, expected: Outlook) -> str:
     """Say what services will cost; nothing if there is none."""
     writing, embedding = settings.generator.startswith("openai:"), bool(expected.embedded_tokens)
+    drawing = bool(expected.images)
     if not expected.cost:
-        return "not known: give the prices" if writing or embedding else ""
+        return "not known: give the prices" if writing or embedding or drawing else ""
     halved = ", at the half price of batches" if settings.batch else ""
     unknown = [
         name
         for name, missing in (
             ("embeddings", embedding and not settings.embedding_price),
             ("answers", writing and not any(settings.prices)),
+            ("images", drawing and not settings.image_price),
         )
         if missing
     ]
@@ -177,7 +184,8 @@ def _cost(settings: Settings, expected: Outlook) -> str:
 def _votes(chosen: Plan, unit: str) -> str:
     """Say for how many candidates a record votes, how many votes a user has, and what a survey asks."""
     if chosen.answers:
-        asked = f"each {unit} gives at most {sum(chosen.answers)} answers to the survey"
+        most, share = sum(chosen.answers), sum(chosen.answers) / chosen.counted
+        asked = f"each {unit} gives at most {most} answers to the survey, {share:.0%} of the privacy budget"
         return f"{asked}; {_votes(replace(chosen, answers=()), unit)}" if chosen.rounds else asked
     count = chosen.votes_per_record
     cast = "each record votes for its nearest candidate"
@@ -187,7 +195,8 @@ def _votes(chosen: Plan, unit: str) -> str:
 
 
 def _noise(chosen: Plan) -> str:
-    survey = f"in {len(chosen.answers)} releases of a survey" if chosen.answers else ""
+    releases = len(chosen.answers)
+    survey = f"in {releases} releases of a survey" if releases > 1 else "in a survey" if releases else ""
     rounds = f"in each of {chosen.rounds} rounds" if chosen.rounds else ""
     where = " and ".join(filter(None, (survey, rounds)))
     return f"sigma {chosen.sigma:.4g} on every {'count' if survey else 'vote'}, {where}"

@@ -44,7 +44,7 @@ def tokens_for(words: float) -> int:
 
 
 def ask(model: LanguageModel, drafts: Sequence[Draft]) -> list[str | None]:
-    """Return one text per draft, or None if `TRIES` answers were missing or rejected.
+    """Return one text per draft, or None if `TRIES` answers were missing or rejected, also in a step that follows.
 
     The requests and their retries depend only on the drafts. So if answers are stored by request, a resumed run finds
     all of them again.
@@ -59,7 +59,16 @@ def ask(model: LanguageModel, drafts: Sequence[Draft]) -> list[str | None]:
                 reading.take(missing[index], completion)
             reading.settle()
             missing = [draft for draft in missing if reading.texts[draft] is None]
-    return reading.texts
+    texts = reading.texts
+    steps = {
+        index: draft.following(text)
+        for index, (draft, text) in enumerate(zip(drafts, texts, strict=True))
+        if draft.following is not None and text is not None
+    }
+    if steps:
+        for index, text in zip(steps, ask(model, list(steps.values())), strict=True):
+            texts[index] = text
+    return texts
 
 
 def draw(
@@ -79,6 +88,11 @@ def draw(
     texts = draw_each(
         model, lambda _: random_draft(prompts, temperature, rng, opened=opened), count, prompts.name, distinct=distinct
     )
+    return filled(texts, rng)
+
+
+def filled(texts: Sequence[str | None], rng: np.random.Generator) -> Samples:
+    """Return texts with missing ones replaced by repeating others."""
     usable = [text for text in texts if text is not None]
     return as_samples([usable[int(rng.integers(len(usable)))] if text is None else text for text in texts])
 

@@ -1,6 +1,7 @@
-"""Labelled records at no extra privacy cost: one vote covers a label and a text at once.
+"""Labelled records at no extra privacy cost: one vote covers a label and a text, or an image, at once.
 
-A labelled sample has two fields, label and text (`LABELLED`). The set of labels is public. A record votes for the
+A label is a strict column of choices; docs/records.md compares it with those of a schema. A labelled sample has two
+fields, label and text (`LABELLED`). The set of labels is public. A record votes for the
 nearest candidate of its own label, so the noisy votes of a round show how common each label is, and nothing else needs
 to be released: label shares are sums of noisy votes, never private counts. A unit still casts only the votes that its
 electorate allows, however many labels its records have.
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gape.core.errors import InputError
-from gape.core.protocols import Candidates, Embedder, Generator, InformedSelector, Selection, Selector
+from gape.core.protocols import Candidates, Embedder, Generator, InformedSelector, Selection, Selector, TopicGenerator
 from gape.core.types import Floats, Indices, NoisyVotes, Points, Samples
 
 LABELLED = np.dtype([("label", object), ("text", object)])
@@ -58,6 +59,24 @@ class LabelledGenerator:
             if size := per_label + (index < more):
                 parts.append(labelled([label] * size, generator.random(size, rng)))
         return np.concatenate(parts)
+
+    def topics(self) -> Samples:
+        """Return the topics of each label, label by label."""
+        parts = [np.empty(0, dtype=LABELLED)]
+        for label, generator in self.generators.items():
+            topics = generator.topics() if isinstance(generator, TopicGenerator) else parts[0]["text"]
+            parts.append(labelled([label] * len(topics), topics))
+        return np.concatenate(parts)
+
+    def favouring(self, shares: Floats) -> "LabelledGenerator":
+        """Return the generator that draws the topics of a label in proportion to their shares."""
+        favoured, start = dict(self.generators), 0
+        for label, generator in self.generators.items():
+            if isinstance(generator, TopicGenerator):
+                own = shares[start : start + len(generator.topics())]
+                start += len(own)
+                favoured[label] = generator.favouring(own / own.sum())
+        return LabelledGenerator(favoured)
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Write one variation of each sample, with the same label and in the same order."""

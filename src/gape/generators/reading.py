@@ -32,10 +32,14 @@ _PROGRAM = (
 
 @dataclass(frozen=True)
 class Draft:
-    """A request for one text, and how to read its answer: `read` returns None if the answer is not usable."""
+    """A request for one text, and how to read its answer: `read` returns None if the answer is not usable.
+
+    A text that is written in several steps has a draft that follows the text of the one before.
+    """
 
     request: Request
     read: Callable[[Completion], str | None]  # a partial, not a closure, so that it can be sent to other processes
+    following: "Callable[[str], Draft] | None" = None
 
 
 class Reading:

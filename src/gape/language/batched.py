@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 
 from gape._support.files import read_json, write_atomically
 from gape.core.errors import RunError, ServiceError, SpendingError
+from gape.language.forms import as_form
 from gape.language.http import REFUSED, Again, Job, Refused, UnansweredError
 from gape.language.openai import OpenAIModel
 from gape.language.request import Completion, Request
@@ -274,14 +274,8 @@ def _line(key: str, job: Job[Completion]) -> bytes:
 
 def _upload(content: bytes) -> Job[str]:
     """Return the upload of a file of requests, as a form."""
-    mark = secrets.token_hex(16)
-    head = (
-        f'--{mark}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
-        f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="requests.jsonl"\r\n'
-        "Content-Type: application/jsonl\r\n\r\n"
-    )
-    form = head.encode() + content + f"\r\n--{mark}--\r\n".encode()
-    return Job(form, Tokens(), _LARGEST_OBJECT, _id, kind=f"multipart/form-data; boundary={mark}")
+    form, kind = as_form({"purpose": "batch"}, "file", ("requests.jsonl", "application/jsonl", content))
+    return Job(form, Tokens(), _LARGEST_OBJECT, _id, kind=kind)
 
 
 def _safe(name: Any) -> str:

@@ -29,7 +29,7 @@ _LONGEST_WAIT = 300.0  # seconds; longer waits that a service asks for are error
 _RETRIED = {408, 409, 429}
 REFUSED = {400, 413, 422}  # the fault is in this request; the next may succeed
 _NO_CREDIT = {"insufficient_quota", "billing_hard_limit_reached"}
-_FILTERED = {"content_filter", "content_policy_violation"}
+_FILTERED = {"content_filter", "content_policy_violation", "moderation_blocked"}
 _jitter = random.Random()  # noqa: S311  (only spreads retries in time)
 
 
@@ -349,7 +349,8 @@ def _check_url(url: str) -> None:
 def _tokens(content: Any, most: Tokens) -> Tokens:
     usage = content.get("usage") or {}
     counts = ((usage.get("prompt_tokens"), most.prompt), (usage.get("completion_tokens"), most.completion))
-    return Tokens(*(count if isinstance(count, int) and count >= 0 else bound for count, bound in counts))
+    read, written = (count if isinstance(count, int) and count >= 0 else bound for count, bound in counts)
+    return Tokens(read, written, most.images)
 
 
 async def _received(response: httpx.Response, largest: int) -> memoryview:

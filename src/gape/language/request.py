@@ -16,16 +16,19 @@ class Request:
     seed: int = 0  # the same request with another seed is a different request
     enough: int | None = None  # tokens after which the answer may stop at the end of a sentence, if the model can
     schema: str | None = None  # JSON schema of the answer, for services that can keep to one; others answer as usual
+    # Asks for a picture instead of a text: a variation of this one, a `data:` URL, or a new one if it is empty.
+    picture: str | None = None
 
 
 @dataclass(frozen=True)
 class Completion:
-    """The answer of a model to one request: the raw text after the opening, and its tokens."""
+    """The answer of a model to one request: the raw text after the opening, or a picture, and what it used."""
 
     text: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
     finished: bool = True  # False if the text was cut at max_tokens
+    images: int = 0
 
 
 class LanguageModel(Protocol):

@@ -12,10 +12,11 @@ SHARE_OF_PRICE = 0.5  # that requests in a batch cost, of what they cost one by 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens read and tokens written."""
+    """Tokens read, tokens written, and images drawn."""
 
     prompt: int = 0
     completion: int = 0
+    images: int = 0
 
     @property
     def total(self) -> int:
@@ -23,10 +24,15 @@ class Tokens:
         return self.prompt + self.completion
 
     def __add__(self, other: "Tokens") -> "Tokens":
-        return Tokens(self.prompt + other.prompt, self.completion + other.completion)
+        return Tokens(self.prompt + other.prompt, self.completion + other.completion, self.images + other.images)
 
     def __sub__(self, other: "Tokens") -> "Tokens":
-        return Tokens(self.prompt - other.prompt, self.completion - other.completion)
+        return Tokens(self.prompt - other.prompt, self.completion - other.completion, self.images - other.images)
+
+    def __str__(self) -> str:
+        images = f"{self.images:,} image{'' if self.images == 1 else 's'}"
+        tokens = f"{self.total:,} tokens"
+        return tokens if not self.images else f"{tokens} and {images}" if self.total else images
 
 
 @dataclass(frozen=True)
@@ -38,21 +44,30 @@ class Usage:
     cost: float = 0.0  # in the currency of the prices
     requests: int = 0  # sent requests, retries included
     retries: int = 0
+    images: int = 0
 
 
 class Purse:
-    """The caps on tokens and money that one service has, or several services share: each has a `Meter`."""
+    """The caps on tokens, images and money that one service has, or several services share: each has a `Meter`."""
 
-    def __init__(self, max_tokens_total: int | None, max_cost: float | None, prices: Sequence[float]) -> None:
+    def __init__(
+        self,
+        max_tokens_total: int | None,
+        max_cost: float | None,
+        prices: Sequence[float],
+        max_images: int | None = None,
+    ) -> None:
         """Set the caps; None means no cap. `prices` are all prices that are paid from here."""
-        for name, cap in (("max_tokens_total", max_tokens_total), ("max_cost", max_cost)):
+        caps = (("max_tokens_total", max_tokens_total), ("max_cost", max_cost), ("max_images", max_images))
+        for name, cap in caps:
             if cap is not None and not cap > 0:
                 raise InputError(f"{name} must be positive, got {cap}; leave it out for no cap")
         if max_cost is not None and sum(prices) == 0:
             raise InputError(
-                f"max_cost {max_cost} needs prices; give prompt_price and completion_price, or embedding_price"
+                f"max_cost {max_cost} needs prices; give prompt_price and completion_price, embedding_price or "
+                "image_price"
             )
-        self.max_tokens_total, self.max_cost = max_tokens_total, max_cost
+        self.max_tokens_total, self.max_cost, self.max_images = max_tokens_total, max_cost, max_images
         self.meters: list[Meter] = []
         self.exhausted = False
         self.lock = threading.Lock()
@@ -64,41 +79,48 @@ class Purse:
 
     def holds(self) -> bool:
         """Whether what is used and in flight fits under the caps."""
-        tokens = sum((meter.used + meter.in_flight).total for meter in self.meters)
+        taken = sum((meter.used + meter.in_flight for meter in self.meters), Tokens())
         cost = sum(meter.cost(meter.used + meter.in_flight) for meter in self.meters)
-        fits = self.max_tokens_total is None or tokens <= self.max_tokens_total
-        return fits and (self.max_cost is None or cost <= self.max_cost)
+        caps = ((self.max_tokens_total, taken.total), (self.max_cost, cost), (self.max_images, taken.images))
+        return all(cap is None or amount <= cap for cap, amount in caps)
 
     def refusal(self, meter: "Meter", most: Tokens) -> str:
         """Say that a request does not fit. How many tokens private texts have is not said."""
         caps = [] if self.max_tokens_total is None else [f"{self.max_tokens_total:,} tokens"]
+        caps += [] if self.max_images is None else [f"{self.max_images:,} images"]
         caps += [] if self.max_cost is None else [f"a cost of {self.max_cost:g}"]
         cap = f"the cap of {' and '.join(caps)}; raise the cap to continue"
         if any(known.private for known in self.meters):
             return f"the next request may exceed what is left of {cap}"
-        used = sum(known.used.total for known in self.meters)
+        used = sum((known.used for known in self.meters), Tokens())
         cost = sum(known.cost(known.used) for known in self.meters)
         return (
-            f"{used:,} tokens costing {cost:.4g} are used, and the next request may need {most.total:,} costing "
+            f"{used} costing {cost:.4g} are used, and the next request may need {most} costing "
             f"{meter.cost(most):.4g}, which exceeds {cap}"
         )
 
 
 class Meter:
-    """Counts tokens and money, and admits a request only if its maximum use fits under the caps.
+    """Counts tokens, images and money, and admits a request only if its maximum use fits under the caps.
 
     Requests in flight count with their maximum. A cap can be exceeded only by a service that writes more than it was
     allowed to, and at most by the requests in flight.
     """
 
-    def __init__(self, prompt_price: float, completion_price: float, purse: Purse, *, private: bool = False) -> None:
-        """Set prices per million tokens, and the caps. `private` if the number of tokens must not be told."""
-        if not (0 <= prompt_price < math.inf and 0 <= completion_price < math.inf):
-            raise InputError(
-                f"prices must be finite and at least 0 per million tokens, got {prompt_price} and {completion_price}; "
-                "use 0 if there is no price"
-            )
-        self._prices = prompt_price / 1e6, completion_price / 1e6
+    def __init__(
+        self,
+        prompt_price: float,
+        completion_price: float,
+        purse: Purse,
+        *,
+        image_price: float = 0.0,
+        private: bool = False,
+    ) -> None:
+        """Set prices per million tokens and per image, and the caps. `private` if tokens must not be told."""
+        for price in (prompt_price, completion_price, image_price):
+            if not 0 <= price < math.inf:
+                raise InputError(f"prices must be finite and at least 0, got {price}; use 0 if there is no price")
+        self._prices = prompt_price / 1e6, completion_price / 1e6, image_price
         self._purse = purse
         self.private = private
         self.used, self.in_flight = Tokens(), Tokens()
@@ -110,7 +132,7 @@ class Meter:
         """Usage so far."""
         with self._purse.lock:
             used = self.used
-            return Usage(used.prompt, used.completion, self.cost(used), self._requests, self._retries)
+            return Usage(used.prompt, used.completion, self.cost(used), self._requests, self._retries, used.images)
 
     def admit(self, most: Tokens, *, retry: bool, requests: int = 1) -> bool:
         """Reserve the maximum use of a request; False if it may still fit when requests in flight have returned.
@@ -138,5 +160,6 @@ class Meter:
             self.used += used
 
     def cost(self, tokens: Tokens) -> float:
-        """Return what tokens cost."""
-        return tokens.prompt * self._prices[0] + tokens.completion * self._prices[1]
+        """Return what tokens and images cost."""
+        prompt, completion, image = self._prices
+        return tokens.prompt * prompt + tokens.completion * completion + tokens.images * image

@@ -80,8 +80,9 @@ class Stored:
         self._finalizer()
 
     def _key(self, request: Request) -> bytes:
-        # Without a schema, a request has the key that it had before there were any.
-        asked = {name: value for name, value in vars(request).items() if name != "schema" or value is not None}
+        # Without a schema or a picture, a request has the key that it had before there were any.
+        later = {"schema", "picture"}
+        asked = {name: value for name, value in vars(request).items() if name not in later or value is not None}
         return hashlib.sha256(json.dumps([self.name, asked], sort_keys=True).encode()).digest()
 
     def _load(self, keys: list[bytes]) -> dict[bytes, Completion]:
@@ -141,19 +142,18 @@ def stored_tokens(path: str | Path) -> tuple[int, Tokens]:
     """Return the number of answers in a file of stored answers, and the tokens they used."""
     if not Path(path).exists():
         return 0, Tokens()
-    sums = (
-        "SELECT count(*), total(json_extract(completion, '$.prompt_tokens')), "
-        "total(json_extract(completion, '$.completion_tokens')) FROM answers"
-    )
+    counted = ("prompt_tokens", "completion_tokens", "images")
+    totals = ", ".join(f"total(json_extract(completion, '$.{name}'))" for name in counted)
+    sums = f"SELECT count(*), {totals} FROM answers"  # noqa: S608  (the names above)
     try:
         refuse_other_database(path, _SCHEMA, "a file of stored answers")
         with closing(reading(path)) as database:
             if not database.execute("SELECT 1 FROM sqlite_master").fetchone():
                 return 0, Tokens()  # left by a process that was killed before it made the table
-            answers, prompt, completion = database.execute(sums).fetchone()
+            answers, *used = database.execute(sums).fetchone()
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise RunError(
             f"the stored answers in {path} cannot be read ({in_one_line(error)}); restore the file from a backup, or "
             "remove it"
         ) from None
-    return int(answers), Tokens(int(prompt), int(completion))
+    return int(answers), Tokens(*map(int, used))

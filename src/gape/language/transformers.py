@@ -12,6 +12,7 @@ import numpy as np
 from gape._support.memory import Pressure, refuse_full
 from gape._support.silence import hub_unused_for
 from gape.core.errors import InputError, in_one_line
+from gape.language.gguf import read_header
 from gape.language.gpu.decoding import Batch
 from gape.language.gpu.sampling import Sampling
 from gape.language.gpu.slots import Slots, is_plain, slots_that_fit
@@ -57,10 +58,10 @@ class TransformersModel:
         It is loaded on `device`, by default a CUDA GPU if there is one, in `dtype`, by default bfloat16 there and
         float32 elsewhere. `batch` answers are written at once, fewer if memory is short. If the tokenizer has a chat
         template, the prompt is the user's turn, after a `system` turn unless that is empty. Otherwise the prompt is a
-        line of text that the answer follows. Sampling first makes tokens among the last 64 less likely by
-        `repeat_penalty`. Before the temperature is applied, it keeps the `top_k` likeliest tokens (0: all), of these
-        the `top_p` of the probability mass, and of these the tokens with at least `min_p` times the largest
-        probability.
+        line of text that the answer follows, up to the next empty line. Sampling first makes tokens among the last 64
+        less likely by `repeat_penalty`. Before the temperature is applied, it keeps the `top_k` likeliest tokens (0:
+        all), of these the `top_p` of the probability mass, and of these the tokens with at least `min_p` times the
+        largest probability.
         """
         if (batch is not None and batch < 1) or top_k < 0 or not 0 < top_p <= 1 or not 0 <= min_p <= 1:
             raise InputError(
@@ -104,9 +105,15 @@ class TransformersModel:
         self._writer = Writer(self._make_slots, self._batch)
         self._context = getattr(self._model.config.get_text_config(), "max_position_embeddings", None) or np.inf
         ends = self._model.generation_config.eos_token_id
+        ends = ends if isinstance(ends, list) else [ends]
         vocabulary = self._tokenizer.get_vocab().items()
+        # A base model answers with one paragraph.
+        paragraphs = [] if self._tokenizer.chat_template else [n for token, n in vocabulary if _is_empty_line(token)]
+        self._first = [self._tokenizer.bos_token_id] if file and read_header(Path(model)).adds_first_token else []
         self._ends = Ends(
-            frozenset({self._tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}),
+            frozenset(
+                {self._tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends]), *paragraphs} - {None}
+            ),
             frozenset(number for token, number in vocabulary if ends_sentence(token)),
         )
         known = f"{self._model.config.model_type} {weights_digest(self._model, self._tokenizer.chat_template or '')}"
@@ -153,7 +160,9 @@ class TransformersModel:
         texts = [self._chat(request).encode(errors="replace").decode() for request in requests]
         special = not self._tokenizer.chat_template  # a template has its own special tokens
         prompts = self._tokenizer(texts, add_special_tokens=special, verbose=False)["input_ids"] if texts else []
-        for index, (request, prompt) in enumerate(zip(requests, prompts, strict=True)):
+        for index, (request, tokens) in enumerate(zip(requests, prompts, strict=True)):
+            # Tokenizers that transformers makes of a GGUF file forget the token that starts every text.
+            prompt = tokens if tokens[:1] == self._first else self._first + tokens
             limit = int(min(request.max_tokens, self._context - len(prompt)))
             if prompt and limit > 0:
                 yield Row(index, request, prompt, limit)
@@ -189,6 +198,11 @@ class TransformersModel:
         """Make slots of `room` tokens: as many as wanted, or as fit into the memory."""
         count = slots_that_fit(self._model, wanted, room)
         return Slots(self._torch, self._transformers, self._model, self._sampling, self._ends, count, room)
+
+
+def _is_empty_line(token: str) -> bool:
+    """Whether a token of a vocabulary consists of two or more line breaks, which byte-level vocabularies write as Ċ."""
+    return len(token) > 1 and not token.strip("\nĊ")
 
 
 def weights_digest(model: Any, also: str = "") -> str:

@@ -20,6 +20,7 @@ from gape.core.protocols import Embedder, Generator, SurveyGenerator
 from gape.core.types import Points, Samples, texts_of
 from gape.generators.prompted import PromptedText
 from gape.generators.resampled import ResampledText
+from gape.language.request import LanguageModel
 from gape.metrics.measure import Measure, Scoring
 from gape.modalities.arrow import samples_from_arrow, samples_to_arrow
 from gape.modalities.records import Records
@@ -45,6 +46,8 @@ class Rehearsal:
     """A survey of made-up records. `one` and `other` are records, (1,), that differ in everything that is asked."""
 
     survey: SurveyGenerator
+    answers: tuple[int, ...]  # of a record, to each release
+    embedder: Embedder
     records: Samples
     one: Samples
     other: Samples
@@ -84,8 +87,13 @@ class Modality:
     own_generators: ClassVar[Mapping[str, str]] = {}
     own_embedders: ClassVar[Mapping[str, str]] = {}
     scales: ClassVar[tuple[float, ...]] = (1.0,)  # of the variations, for the modality's own generators
+    # For records that are pictures: what draws them from captions, as in `Settings.painter`; what writes the captions,
+    # as in `Settings.generator`; and settings whose defaults differ then.
+    painters: ClassVar[tuple[str, ...]] = ()
+    captioners: ClassVar[tuple[str, ...]] = ()
+    captioned: ClassVar[Mapping[str, Any]] = {}
 
-    surveyed: ClassVar[bool] = False  # whether records can answer a survey before the first round
+    surveyed: ClassVar[bool] = False  # whether its own generator can fit records to a survey, which replaces the rounds
     has_words: ClassVar[bool] = False  # whether near copies are recognised by the words that records share
     plain_texts: ClassVar[bool] = False  # whether a record is a text and nothing else
     on_workers: ClassVar[bool] = False  # whether the workers of a cluster can read it
@@ -180,6 +188,10 @@ class Modality:
         """Return the generator that asks the records public questions before it writes."""
         raise InputError(f"{self.nouns} answer no survey; leave it out")
 
+    def survey_answers(self) -> tuple[int, ...]:
+        """Return the largest number of answers that a record gives to each release of that survey."""
+        raise InputError(f"{self.nouns} answer no survey; leave it out")
+
     @classmethod
     def rehearsal(cls) -> Rehearsal | None:
         """Return a survey of made-up records, which audits try; None if records of this kind answer none."""
@@ -189,9 +201,16 @@ class Modality:
         """Return the modality's own embedder."""
         raise InputError(f"there is no built-in embedder of {self.nouns}; set up the run in Python")
 
-    def make_generator(self, spec: str, label: str | None = None) -> Generator:
-        """Return one of the modality's own generators, for the records of one label if there are labels."""
+    def make_generator(self, spec: str, label: str | None = None, model: LanguageModel | None = None) -> Generator:
+        """Return one of the modality's own generators, for the records of one label if there are labels.
+
+        `model` is what `make_service` returned, with its answers stored.
+        """
         return self.generator()
+
+    def make_service(self, model: str, **reached: Any) -> LanguageModel:
+        """Return a hosted model that makes records; `reached` says how a service is reached and paid."""
+        raise InputError(f"no service makes {self.nouns}, got the model {model!r:.60}; use another generator")
 
     def make_embedder(self, spec: str) -> Embedder:
         """Return one of the modality's own embedders."""
@@ -211,8 +230,11 @@ class Modality:
         """About how many words a record has, if the schema tells."""
         return None
 
-    def written(self, writer: TextWriter) -> Generator:
-        """Return the generator for a language model; `writer` writes single texts with the prompts of the run."""
+    def written(self, writer: TextWriter, painter: object = None) -> Generator:
+        """Return the generator for a language model; `writer` writes single texts with the prompts of the run.
+
+        `painter` draws them, if records are pictures.
+        """
         return writer
 
     def compared(self, embedder: Embedder) -> Embedder:
@@ -255,6 +277,10 @@ class Modality:
             return texts
         more = f", … ({content.shape[1]} numbers)" if content.shape[1] > _SHOWN_NUMBERS else ""
         return [f"({', '.join(f'{x:.4g}' for x in row)}{more})" for row in content[:, :_SHOWN_NUMBERS].tolist()]
+
+    def paragraphs(self, samples: Samples) -> list[str]:
+        """Format each sample as `lines` does, in several lines if that reads better, for the report."""
+        return self.lines(samples)
 
     def pictures(self, samples: Samples) -> list[str] | None:
         """Return each sample as the `data:` URL of a picture for the report; None if samples are not pictures."""

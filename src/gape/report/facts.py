@@ -93,7 +93,8 @@ def guarantee(record: RunRecord) -> dict[str, str]:
     }
     if plan.answers:
         before = "" if plan.by_survey else " before the first round"
-        asked = f"at most {sum(plan.answers)} in {len(plan.answers)} releases{before}"
+        releases = "one release" if len(plan.answers) == 1 else f"{len(plan.answers)} releases"
+        asked = f"at most {sum(plan.answers)} in {releases}{before}"
         terms[f"Answers per {unit} to public questions"] = asked
     if plan.by_survey:
         terms["Mechanism"] = "Noisy answers to public questions, with discrete Gaussian noise on each count."
@@ -198,9 +199,10 @@ def _text_settings(settings: Settings, modality: Modality) -> dict[str, str]:
         str(modality.defaults.get("generator", modality.name)): modality.written_by or "that of the modality",
     }
     prompts, own = settings.prompts or "generic", settings.embedder == modality.defaults.get("embedder")
-    by_itself = kind == "corpus" or modality.owns(settings.generator)
+    by_itself = kind == "corpus" or (settings.painter is None and modality.owns(settings.generator))
     terms = {
         "Generator": generators.get(kind) or name.rsplit("/", 1)[-1],
+        "Painter": None if settings.painter is None else settings.painter.partition(":")[2].rsplit("/", 1)[-1],
         "Variation": settings.variation,
         "Prompts": None if by_itself else "a custom file" if prompts.endswith(".toml") else prompts,
         "Domain": settings.domain,

@@ -91,7 +91,7 @@ def _keys(record: RunRecord, samples: Samples) -> list[tuple[str, str]]:
 def shown(record: RunRecord, samples: Samples) -> list[str]:
     """Return what the page shows of samples: pictures, as `data:` URLs, or texts."""
     pictures = record.modality.pictures(samples)
-    return record.modality.lines(samples) if pictures is None else pictures
+    return record.modality.paragraphs(samples) if pictures is None else pictures
 
 
 def _fill(wanted: Indices, size: int, limit: int, rng: np.random.Generator) -> Indices:

@@ -36,7 +36,14 @@ function quote(id, content) {
 }
 
 function picture(url) {
-  return url ? make("img", { class: "picture", src: url, alt: "synthetic sample" }) : "not on this page";
+  if (!url) return "not on this page";
+  const caption = captionOf(url);
+  const image = make("img", { class: "picture", src: url, alt: caption || "synthetic sample" });
+  return caption ? make("span", { class: "captioned" }, image, caption) : image;
+}
+
+function captionOf(url) {
+  return decodeURIComponent(url.split("#")[1] || "");
 }
 
 /* ---- lineage: the ancestors of a sample, from the start ---- */
@@ -258,7 +265,7 @@ function startSamples() {
   const search = byId("search"), sort = byId("sort"), label = byId("label"), list = byId("samples"), more = byId("more");
   const round = data.rounds[last];
   const all = round.text.map((id, i) => ({ i, id, text: data.texts[id], votes: last ? round.votes[i] : 0, age: ages[last][i] }));
-  all.forEach((sample) => { sample.low = `${data.pictured ? "" : sample.text} ${data.labels ? data.labels[sample.id] : ""}`.toLowerCase(); });
+  all.forEach((sample) => { sample.low = `${data.pictured ? captionOf(sample.text) : sample.text} ${data.labels ? data.labels[sample.id] : ""}`.toLowerCase(); });
   const orders = {
     votes: (a, b) => b.votes - a.votes,
     fewest: (a, b) => a.votes - b.votes,

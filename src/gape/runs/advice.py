@@ -60,6 +60,8 @@ class WritingFigures:
     completion_price: float = 0.0
     embedding_price: float = 0.0
     embedding_service: bool = False
+    draws: bool = False  # whether a service draws images
+    image_price: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Outlook:
     prompt_tokens: int
     completion_tokens: int
     embedded_tokens: int  # of a paid embedding service
+    images: int  # of a paid service
     cost: float
     seconds: float | None  # None if it cannot be estimated
     suggested_samples: int
@@ -144,15 +147,16 @@ def outlook(plan: Plan, units: int, writer: WritingFigures, *, cores: int = 1, e
     votes = cast / (plan.samples * per_sample)
     signal = votes / plan.sigma if plan.sigma > 0 else math.inf
     first, *rounds = calls_of(plan)
-    calls = (first + sum(rounds)) if writer.model else 0
+    written = first + sum(rounds)
+    calls, images = written * writer.model, written * writer.draws
     prompt, completion = _tokens(first, sum(rounds), writer) if writer.model else (0, 0)
     suggested = suggested_samples(cast, plan.sigma, per_sample)
-    written = first + sum(rounds)
     texts = written if embedded else units + written
     read = round(texts * writer.words * TOKENS_PER_WORD) if writer.embedding_service else 0
     cost = prompt * writer.prompt_price + completion * writer.completion_price + read * writer.embedding_price
     embedding = texts / (writer.samples_per_second or TEXTS_EMBEDDED_PER_SECOND_PER_CORE * cores)
-    writing = _writing(calls, prompt, completion, writer) if writer.model else 0.0
+    cost += images * writer.image_price * 1e6
+    writing = _writing(calls + images, prompt, completion, writer) if calls + images else 0.0
     return Outlook(
         units=units,
         sigma=plan.sigma,
@@ -162,6 +166,7 @@ def outlook(plan: Plan, units: int, writer: WritingFigures, *, cores: int = 1, e
         prompt_tokens=prompt,
         completion_tokens=completion,
         embedded_tokens=read,
+        images=images,
         cost=cost / 1e6,
         seconds=None if writing is None else embedding + writing,
         suggested_samples=suggested,

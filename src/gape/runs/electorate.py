@@ -122,8 +122,9 @@ def refuse_shared_corpus(settings: Settings, private: Private, embedder: Callabl
     if settings.corpus_may_share or generator_kind(settings) != "corpus":
         return
     public, own = public_texts(settings), private
-    if isinstance(private, Records):
+    if not isinstance(private, VectorFolder):  # workers compare the same texts of their records
         public = settings.records.telling(as_samples(list(public)))
+    if isinstance(private, Records):
         own = replace(private, content=as_samples(settings.records.telling(private.content)))
     if shares_texts(own, public, embedder):
         raise PrivacyError(
@@ -147,7 +148,7 @@ def make_electorate(
         return StreamedElectorate(
             private, votes_per_unit=votes[0], votes_per_record=per_record, marks=_marks(settings, private)
         )
-    if not settings.rounds:  # records answer a survey and never vote
+    if not settings.rounds:  # rows answer a survey by their cells and never vote
         points = np.zeros((len(private), 1), dtype=np.float32)
     elif settings.labels is None or private.labels is None:
         points = embedder.embed(private.content)

@@ -48,6 +48,7 @@ def ray_electorate(settings: Settings) -> RayElectorate:
         settings.label,
         settings.user,
         settings.labels,
+        modality=settings.records,
     )
     return RayElectorate(in_parts(shard, workers_of(settings)))
 

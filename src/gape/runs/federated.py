@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from gape.core.errors import PrivacyError
+from gape.core.errors import InputError, PrivacyError
 from gape.core.protocols import Embedder, Generator, Selector
 from gape.distributed.federated.electorate import FederatedElectorate
 from gape.evolution.plan import Plan
 from gape.evolution.state import State
+from gape.modalities import Modality
 from gape.privacy.ledger import Ledger
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.run import run
@@ -23,6 +24,7 @@ def run_federated(
     ledger: Ledger,
     *,
     progress: Callable[[State], None] | None = None,
+    modality: Modality | None = None,
 ) -> tuple[State, PrivacyStatement]:
     """Run Private Evolution as `gape.run` does, with votes that arrive with their noise.
 
@@ -30,6 +32,8 @@ def run_federated(
     collude than the terms allow. Against the server the guarantee is `terms.epsilon`, which also counts spare ballots.
     If too few devices can be reached, the run stops, and the same call resumes it.
     """
+    if plan.answers:
+        raise InputError(f"devices vote and answer no survey, got answers {plan.answers}; make the plan without them")
     terms = electorate.terms
     agreed = (terms.sigma, terms.delta, terms.neighbours)
     if (plan.sigma, plan.delta, plan.neighbours) != agreed or plan.rounds > terms.ballots:
@@ -45,4 +49,4 @@ def run_federated(
         )
     if not electorate.secure:
         raise PrivacyError("terms with exact_sums_for_tests_only release exact counts; use terms with noise")
-    return run(folder, plan, generator, embedder, electorate, select, ledger, progress=progress)
+    return run(folder, plan, generator, embedder, electorate, select, ledger, progress=progress, modality=modality)

@@ -14,15 +14,18 @@ import numpy as np
 
 from gape._support.fingerprint import dataset_fingerprint
 from gape._support.parallel import cores
+from gape._support.values import brief
 from gape.core.errors import InputError, PrivacyError
-from gape.core.protocols import Embedder, Generator
+from gape.core.protocols import Embedder, Generator, TopicGenerator
 from gape.generators.corpus import CorpusText
-from gape.generators.labels import LabelledGenerator
+from gape.generators.labels import LabelledEmbedder, LabelledGenerator
 from gape.generators.prompted import PromptedText
 from gape.generators.prompts import Prompts, generic, load, topics_from_model
 from gape.generators.resampled import ResampledText
+from gape.generators.topic_survey import TopicSurvey
 from gape.language.embedded import EmbeddedModel
 from gape.language.locate import locate
+from gape.language.painting import WithPainter
 from gape.language.request import Completion, LanguageModel
 from gape.language.spending import Purse
 from gape.language.stored import Stored
@@ -54,11 +57,31 @@ def make_model(
     waiting: Callable[[int, int], None] | None = None,
     purse: Purse | None = None,
 ) -> LanguageModel | None:
-    """Return the language model; None if none writes. `answers` is the file of what the run has used so far.
+    """Return the model that writes or draws; None if there is none. `answers` is the file of what the run has used.
 
     While a batch is under way, `waiting` is told how many of its requests are done. `purse` has the caps that are
     shared with an embedding service.
     """
+    if settings.services:
+        purse = purse or make_purse(settings, answers)
+    writer = _writer(settings, answers, waiting, purse)
+    if settings.draws is None:
+        return writer
+    reached = _reached(settings, purse)
+    if settings.painter is not None:
+        reached |= {"base_url": settings.painter_base_url or settings.base_url}
+        reached |= {"api_version": settings.api_version if settings.painter_base_url is None else None}
+    if settings.painter_key_variable is not None:
+        reached |= {"key_variable": settings.painter_key_variable, "key_file": None}
+    name = settings.draws.partition(":")[2]
+    service = settings.records.make_service(name, image_price=settings.image_price, **reached)
+    return service if writer is None else WithPainter(writer, service)
+
+
+def _writer(
+    settings: Settings, answers: Path, waiting: Callable[[int, int], None] | None, purse: Purse | None
+) -> LanguageModel | None:
+    """Return the language model; None if none writes."""
     kind, name = generator_kind(settings), settings.generator.partition(":")[2]
     if not writes(settings):
         return None
@@ -75,11 +98,12 @@ def require_votes_may_leave(settings: Settings, votes: str = "") -> None:
     Its prompts contain the survivors. `votes` describes such votes; by default the settings tell.
     """
     votes = votes or ("votes without noise" if settings.epsilon == math.inf else "")
-    if not votes or settings.exact_votes_may_leave or not settings.generator.startswith("openai:"):
+    if not votes or settings.exact_votes_may_leave or not settings.services:
         return
     raise PrivacyError(
-        f"{settings.generator} would be asked to vary texts chosen by {votes}, which tells the service about "
-        "private records; use a model on this machine, or give exact_votes_may_leave if the owner of the data agrees"
+        f"{settings.services[0]} would be asked to vary {settings.records.nouns} chosen by {votes}, which tells the "
+        "service about private records; use a model on this machine, or give exact_votes_may_leave if the owner of "
+        "the data agrees"
     )
 
 
@@ -107,7 +131,7 @@ def make_prompts(settings: Settings, model: LanguageModel | None, embedder: Embe
     if settings.bare_prompts:
         return prompts.bare()
     topics = settings.topics
-    if topics is None and model is not None and domain is not None and settings.prompts is None:
+    if topics is None and model is not None and writes(settings) and domain is not None and settings.prompts is None:
         wanted = min(max(settings.initial or 0, _TOPICS[0]), _TOPICS[1])
         rng = np.random.default_rng([settings.seed, *b"topics"])
         topics = topics_from_model(model, domain, wanted, rng, settings.records.text_part(embedder))
@@ -118,14 +142,15 @@ def make_generator(
     settings: Settings, model: LanguageModel | None, prompts: Prompts, embedder: Embedder | None
 ) -> Generator:
     """Return the generator, with one part per label if there are labels. A corpus needs the embedder."""
-    if settings.survey:
+    if settings.survey and settings.kind.owns(settings.generator):
         return settings.records.survey_generator()
-    if settings.kind.owns(settings.generator):
-        made = settings.records.make_generator
+    if settings.own_generator:
+        made = partial(settings.records.make_generator, settings.generator, model=model)
         if settings.labels is None:
-            return made(settings.generator)
-        return LabelledGenerator({label: made(settings.generator, label) for label in settings.labels})
+            return made()
+        return LabelledGenerator({label: made(label=label) for label in settings.labels})
     corpus = None if model is not None or embedder is None else CorpusText(public_texts(settings), embedder)
+    painter = None if settings.painter is None else settings.records.make_generator(settings.painter, model=model)
 
     def writer(prompts: Prompts) -> Generator:
         if corpus is not None:
@@ -133,18 +158,30 @@ def make_generator(
         known = cast(LanguageModel, model)
         if settings.variation == "resample":
             resampled = ResampledText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
-            return settings.records.written(resampled)
+            return settings.records.written(resampled, painter)
         prompted = PromptedText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
-        return settings.records.written(prompted)
+        return settings.records.written(prompted, painter)
 
+    generator: Generator
     if settings.labels is None:
-        return writer(prompts)
-    return LabelledGenerator({label: writer(about_label(prompts, settings.label, label)) for label in settings.labels})
+        generator = writer(prompts)
+    else:
+        about = {label: about_label(prompts, settings.label, label) for label in settings.labels}
+        generator = LabelledGenerator({label: writer(own) for label, own in about.items()})
+    return generator if not settings.survey else _surveyed(settings, generator, embedder)
+
+
+def _surveyed(settings: Settings, generator: Generator, embedder: Embedder | None) -> Generator:
+    """Return the generator that asks for topics first. Without an embedder, nothing can be asked any more."""
+    if not isinstance(generator, TopicGenerator) or not len(generator.topics()):
+        raise InputError(f"a survey asks for topics, and {brief(settings.generator)} names none; leave the survey out")
+    if embedder is not None and settings.labels is not None:
+        embedder = LabelledEmbedder(embedder, settings.labels)
+    return TopicSurvey(generator, embedder)
 
 
 def describe_writer(settings: Settings) -> WritingFigures:
     """Return the numbers that determine time and cost of resolved settings."""
-    kind = generator_kind(settings)
     words = settings.words or settings.records.words or load(settings.prompts or "generic").words
     scales = settings.scales or (1.0,)
     return WritingFigures(
@@ -154,7 +191,9 @@ def describe_writer(settings: Settings) -> WritingFigures:
         model=writes(settings),
         samples_per_second=settings.records.per_second,
         tokens_per_second=TOKENS_PER_SECOND_PER_CORE * cores() if settings.generator == "embedded" else None,
-        concurrency=settings.concurrency if kind == "openai" and not settings.batch else None,
+        concurrency=settings.concurrency if settings.services and not settings.batch else None,
+        draws=settings.draws is not None,
+        image_price=settings.image_price,
         prompt_price=settings.prices[0],
         completion_price=settings.prices[1],
         embedding_price=settings.embedding_price,
@@ -164,12 +203,12 @@ def describe_writer(settings: Settings) -> WritingFigures:
 
 def writes(settings: Settings) -> bool:
     """Whether a language model writes, rather than a corpus or the modality itself."""
-    return generator_kind(settings) != "corpus" and not settings.kind.owns(settings.generator)
+    return generator_kind(settings) != "corpus" and not settings.own_generator
 
 
 def generator_kind(settings: Settings) -> str:
     """Return the kind of the generator, the part before the colon, if it suits the modality."""
-    return kind_of(settings.generator, settings.kind.writers(), "generator")
+    return kind_of(settings.generator, settings.writers, "generator")
 
 
 def kind_of(spec: str, known: tuple[str, ...], what: str) -> str:
@@ -224,13 +263,20 @@ def _service(
     make = partial(BatchedModel, path=batches, notice=waiting) if settings.batch else OpenAIModel
     return make(
         model=name,
-        base_url=settings.base_url,
-        key_variable=settings.key_variable,
-        key_file=settings.key_file,
-        api_version=settings.api_version,
-        concurrency=settings.concurrency,
-        timeout=settings.timeout,
         prompt_price=settings.prompt_price,
         completion_price=settings.completion_price,
-        purse=purse or make_purse(settings, answers),
+        **_reached(settings, purse),
     )
+
+
+def _reached(settings: Settings, purse: Purse | None) -> dict[str, Any]:
+    """Return how a service is reached and paid, whatever it does."""
+    return {
+        "base_url": settings.base_url,
+        "key_variable": settings.key_variable,
+        "key_file": settings.key_file,
+        "api_version": settings.api_version,
+        "concurrency": settings.concurrency,
+        "timeout": settings.timeout,
+        "purse": purse,
+    }

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-WITH_PATHS = ("data", "ledger", "key_file", "schema", "prompts", "generator", "embedder")
+WITH_PATHS = ("data", "ledger", "key_file", "schema", "prompts", "generator", "painter", "embedder")
 
 
 def anchored(name: str, value: Any) -> Any:
@@ -14,7 +14,7 @@ def anchored(name: str, value: Any) -> Any:
     if name in {"data", "ledger"}:
         return os.path.realpath(value)  # terminates even if links form a cycle
     kind, colon, file = str(value).partition(":")
-    if name in {"generator", "embedder"}:
+    if name in {"generator", "painter", "embedder"}:
         if kind.startswith("openai") or file.startswith("hub:"):
             return value
         is_path = kind == "corpus" or file.endswith(".gguf") or (bool(file) and Path(file).exists())

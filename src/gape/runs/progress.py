@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gape.evolution.plan import Plan
 from gape.evolution.state import State
 from gape.language.request import Completion
+from gape.language.spending import Tokens
 from gape.privacy.accounting import spent
 from gape.runs.advice import calls_of
 
@@ -42,13 +43,23 @@ class Tracker:
     """Follows a run by the answers of its model and by its states."""
 
     def __init__(
-        self, plan: Plan, prices: tuple[float, float], report: Callable[[Progress], None], *, writes: bool = True
+        self,
+        plan: Plan,
+        prices: tuple[float, float, float],
+        report: Callable[[Progress], None],
+        *,
+        writes: bool = True,
+        pictures: bool = False,
     ) -> None:
-        """Report to `report`. `prices` are per million input and output tokens; `writes` is whether a model writes."""
-        self._plan, self._report, self._prices = plan, report, prices
+        """Report to `report`. `prices` are per million input and output tokens, and per image.
+
+        `writes` is whether a model writes or draws; with `pictures`, images are counted instead of texts.
+        """
+        self._plan, self._report, self._prices, self._pictures = plan, report, prices, pictures
         self._calls = calls_of(plan) if writes else (0,) * (plan.rounds + 1)
         self._turn = 0  # number of batches of texts written; the start is the first
-        self._answers = self._asked = self._prompt = self._completion = 0
+        self._answers = self._asked = 0
+        self._used = Tokens()
         self._doing = "starting"
 
     def begin(self, batches: int) -> None:
@@ -67,7 +78,8 @@ class Tracker:
 
     def _tell(self, doing: str, share: float | None, ended: RoundFigures | None = None) -> None:
         before, stage = sum(self._calls[: self._turn]), (*self._calls, 0)[min(self._turn, len(self._calls))]
-        spent = self._prompt * self._prices[0] + self._completion * self._prices[1]
+        prompt, completion, image = self._prices
+        spent = (self._used.prompt * prompt + self._used.completion * completion) / 1e6 + self._used.images * image
         self._report(
             Progress(
                 doing=doing,
@@ -76,8 +88,8 @@ class Tracker:
                 written=before + min(self._answers, stage),
                 texts=sum(self._calls),
                 asked=self._asked,
-                tokens=self._completion,
-                cost=spent / 1e6,
+                tokens=self._used.completion,
+                cost=spent,
                 share=share,
                 ended=ended,
             )
@@ -86,12 +98,11 @@ class Tracker:
     def asked(self, completion: Completion) -> None:
         """Count an answer that the model was asked for."""
         self._asked += 1
-        self._prompt += completion.prompt_tokens
-        self._completion += completion.completion_tokens
+        self._used += Tokens(completion.prompt_tokens, completion.completion_tokens, completion.images)
 
-    def answered(self, completion: Completion) -> None:  # noqa: ARG002  (only the number counts)
+    def answered(self, completion: Completion) -> None:
         """Count an answer, from the model or from disk."""
-        self._answers += 1
+        self._answers += bool(completion.images) == self._pictures
         self.say(self._doing)
 
     def state(self, state: State) -> None:

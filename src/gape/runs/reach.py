@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeAlias
 from gape._support.values import brief
 from gape.core.errors import PrivacyError
 from gape.language.locate import reaches_outside
-from gape.runs.settings import LOCAL, Settings
+from gape.runs.checks import LOCAL
+from gape.runs.settings import Settings
 
 Use: TypeAlias = Literal["generator", "embedder", "data", "ledger", "engine"]
 
@@ -21,10 +22,11 @@ _DEFAULTS = {setting.name: setting.default for setting in fields(Settings)}
 # Settings that can reach outside; generator and embedder only in some of their forms.
 OUTSIDE = (
     *("data", "ledger", "generator", "prompts", "base_url", "key_variable", "key_file"),
+    *("painter", "painter_base_url", "painter_key_variable"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "engine"),
 )
 # Those that can be reset if they are not used, without changing the meaning of the others.
-_RESET = frozenset(OUTSIDE) - {"generator", "embedder", "prompts"}
+_RESET = frozenset(OUTSIDE) - {"generator", "painter", "embedder", "prompts"}
 
 
 def reaching(settings: Settings, uses: Collection[Use]) -> list[str]:
@@ -60,10 +62,18 @@ def confined(folder: Path, stored: Settings, given: Mapping[str, Any], uses: Col
 def _by_generator(settings: Settings) -> list[str]:
     kind, _, name = settings.generator.partition(":")
     prompts = ["prompts"] if settings.prompts is not None and settings.prompts.endswith(".toml") else []
-    if kind == "openai":
-        return ["base_url", *_key(settings), *prompts]
+    painter = _by_painter(settings)
+    if kind in {"openai", "openai-images"}:
+        return ["base_url", *_key(settings), *prompts, *painter]
     named = kind == "embedded" and not reaches_outside(name)  # a model of the catalogue, whose content is known
-    return ["generator", *prompts] if name and not named else prompts
+    return [*(["generator"] if name and not named else []), *prompts, *painter]
+
+
+def _by_painter(settings: Settings) -> list[str]:
+    if settings.painter is None or settings.draws is None:
+        return [] if settings.painter is None else ["painter"]
+    address = "painter_base_url" if settings.painter_base_url is not None else "base_url"
+    return [address, *(["painter_key_variable"] if settings.painter_key_variable is not None else _key(settings))]
 
 
 def _by_embedder(settings: Settings) -> list[str]:

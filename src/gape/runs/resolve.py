@@ -7,6 +7,7 @@ from gape.core.errors import InputError, PrivacyError
 from gape.distributed.cluster import RayElectorate
 from gape.evolution.plan import Plan
 from gape.generators.prompts import load
+from gape.generators.topic_survey import times_for
 from gape.language.locate import check_name
 from gape.privacy.accounting import Neighbours
 from gape.runs.advice import samples_for, suitable_votes, usual_delta
@@ -113,14 +114,23 @@ def make_plan(settings: Settings) -> Plan:
         votes_per_unit=_known(settings.votes_per_unit),
         votes_per_record=_known(settings.votes_per_record),
         seed=settings.seed,
-        answers=settings.records.survey_generator().per_record if settings.survey else (),
+        answers=_answers(settings),
     )
+
+
+def _answers(settings: Settings) -> tuple[int, ...]:
+    """Return the number of answers of a unit to each release of the survey."""
+    if not settings.survey:
+        return ()
+    if settings.kind.owns(settings.generator):
+        return settings.records.survey_answers()
+    return (times_for(settings.survey, settings.rounds * _known(settings.votes_per_unit)),)
 
 
 def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:
     """Return how texts are varied, at which scales, and how often at each."""
     kind = generator_kind(settings)
-    own = settings.kind.owns(settings.generator)
+    own = settings.own_generator
     usual = None if own else {"openai": "rephrase", "corpus": None}.get(kind, "resample")
     variation = settings.variation or usual
     if kind == "corpus":
@@ -160,10 +170,17 @@ def refuse_unknown(settings: Settings) -> None:
     if settings.epsilon is None:
         raise InputError("epsilon must be given; 1 is a strong guarantee, 8 a weak one, inf none at all")
     kind_of(settings.embedder, settings.kind.comparers(), "embedder")
+    if settings.painter is not None:
+        kind_of(settings.painter, settings.kind.painters, "painter")
     settings.records  # noqa: B018  (rejects a schema that is not one)
     refuse_idle_caps(settings)
     if settings.prompts is not None:
-        load(settings.prompts)  # refuses unknown prompts
+        named = load(settings.prompts).topics  # refuses unknown prompts
+        if settings.survey and writes(settings) and not named:
+            raise InputError(
+                f"a survey asks for topics, and the prompts {settings.prompts} name none; add {{topic}} to them, or "
+                "leave the survey out"
+            )
     variations_of(settings)
 
 

@@ -7,8 +7,9 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from gape._support.values import as_toml, brief, converted, kind_in_words, nearest_name
 from gape.core.errors import InputError
 from gape.language.spending import SHARE_OF_PRICE
-from gape.modalities import Modality, is_part, kind_named, modality, usual_modality
+from gape.modalities import Modality, kind_named, modality, usual_modality
 from gape.privacy.accounting import Neighbours
+from gape.runs.checks import LOCAL, check_engine, check_modality, check_numbers, check_paper
 from gape.runs.paths import WITH_PATHS, anchored
 from gape.runs.presets import PRESETS, survey_defaults
 
@@ -22,16 +23,26 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 # Settings of earlier versions that are left to Python, with the value that the default rule still has.
 RETIRED: Mapping[str, Any] = {"threshold": "auto", "signed": False}
-LOCAL, RAY = "local", "ray"
-ENGINES = (LOCAL, RAY, f"{RAY}:ADDRESS")
+
+_SERVICES = ("openai:", "openai-images:")  # hosted models that write, and that draw
 
 # Consent of the data owner. A file or a folder cannot give it: each process must be told again.
 CONSENTS = frozenset({"private_text_may_leave", "exact_votes_may_leave", "corpus_may_share"})
 # May differ when a run is resumed, because they change neither the requests nor the releases.
 OPERATIONAL = CONSENTS | frozenset(
     {"data", "ledger", "budget_epsilon", "labels_are_public"}
-    | {"key_variable", "key_file", "embedder_key_variable", "concurrency", "timeout", "engine", "workers"}
-    | {"prompt_price", "completion_price", "embedding_price", "max_tokens_total", "max_cost"}
+    | {
+        "key_variable",
+        "key_file",
+        "embedder_key_variable",
+        "painter_key_variable",
+        "concurrency",
+        "timeout",
+        "engine",
+        "workers",
+    }
+    | {"prompt_price", "completion_price", "embedding_price", "image_price"}
+    | {"max_tokens_total", "max_cost", "max_images"}
 )
 
 
@@ -107,11 +118,11 @@ class Settings:
         None, "Evolution", "Number of samples (m). Defaults to as many as votes can tell apart."
     )
     rounds: int = _setting(6, "Evolution", "Voting rounds (T). Tables: 0 with a survey, else 20.")
-    survey: bool = _setting(
-        default=False,
-        group="Evolution",
-        text="Ask the records for noisy counts of columns and pairs of columns before the first round, and start with "
-        "rows that fit them. The default for tables.",
+    survey: float = _setting(
+        0.0,
+        "Evolution",
+        "Share of the privacy budget that a survey has before the first round. Texts: what they are about decides "
+        "the topics of the initial texts. Tables: 1, without rounds, and rows are made that fit the survey.",
     )
     initial: int | None = _setting(
         None,
@@ -140,6 +151,11 @@ class Settings:
         "Generator",
         "Source of candidates: embedded, embedded:MODEL, openai:MODEL, hf:MODEL, or corpus:FILE with public texts.",
     )
+    painter: str | None = _setting(
+        None,
+        "Generator",
+        "For images: the generator writes captions, and this model draws them: diffusers:MODEL or openai-images:MODEL.",
+    )
     domain: str | None = _setting(
         None, "Generator", 'Description of the texts, such as "customer reviews of kitchen tools".'
     )
@@ -160,6 +176,12 @@ class Settings:
     base_url: str = _setting("https://api.openai.com/v1", "Generator", "Address of the service for openai:MODEL.")
     key_variable: str = _setting("OPENAI_API_KEY", "Generator", "Environment variable with the key of the service.")
     key_file: str | None = _setting(None, "Generator", "File of mode 0600 with the key, instead of a variable.")
+    painter_base_url: str | None = _setting(
+        None, "Generator", "Address of the service that draws. Defaults to that of the generator."
+    )
+    painter_key_variable: str | None = _setting(
+        None, "Generator", "Environment variable with its key. Defaults to that of the generator."
+    )
     api_version: str | None = _setting(None, "Generator", "API version, for Azure OpenAI only, such as 2024-10-21.")
     concurrency: int = _setting(16, "Generator", "Number of concurrent requests.")
     timeout: float = _setting(120.0, "Generator", "Seconds after which a request is sent again.")
@@ -176,7 +198,13 @@ class Settings:
         "Generator",
         "Maximum number of tokens of the services, embeddings included. The run stops before it exceeds them.",
     )
-    max_cost: float | None = _setting(None, "Generator", "Maximum cost of these tokens, in the currency of the prices.")
+    max_cost: float | None = _setting(
+        None, "Generator", "Maximum cost of tokens and images, in the currency of the prices."
+    )
+    image_price: float = _setting(0.0, "Generator", "Price of one image of openai-images:MODEL.")
+    max_images: int | None = _setting(
+        None, "Generator", "Maximum number of images that openai-images:MODEL is asked for, retries included."
+    )
     exact_votes_may_leave: bool = _setting(
         default=False,
         group="Generator",
@@ -234,6 +262,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
+        if isinstance(self.survey, bool):  # as older versions have it
+            object.__setattr__(self, "survey", float(self.survey))
         for name, kind in ((setting.name, hints[setting.name]) for setting in fields(self)):
             value = getattr(self, name)
             try:
@@ -245,15 +275,35 @@ class Settings:
                 raise InputError(f"{name} must be one of {', '.join(CHOICES[name])}, got {brief(value)}{near}")
         if self.modality is None:
             object.__setattr__(self, "modality", usual_modality(self.schema))
-        self._check_modality()
-        self._check_numbers()
-        self._check_paper()
-        self._check_engine()
+        check_modality(self)
+        check_numbers(self)
+        check_paper(self)
+        check_engine(self)
 
     @property
     def on_ray(self) -> bool:
         """Whether the workers of a Ray cluster read the data, vote and write."""
         return self.engine != LOCAL
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """The hosted models that write or draw."""
+        return tuple(part for part in (self.generator, self.painter or "") if part.startswith(_SERVICES))
+
+    @property
+    def draws(self) -> str | None:
+        """The hosted model that draws images, if there is one."""
+        return next((part for part in self.services if part.startswith(_SERVICES[1])), None)
+
+    @property
+    def own_generator(self) -> bool:
+        """Whether the modality itself makes the generator."""
+        return self.painter is None and self.kind.owns(self.generator)
+
+    @property
+    def writers(self) -> tuple[str, ...]:
+        """All possible generators: with a painter, those that write captions."""
+        return self.kind.writers() if self.painter is None else self.kind.captioners
 
     @property
     def prices(self) -> tuple[float, float]:
@@ -276,7 +326,9 @@ class Settings:
         if "modality" not in values:
             values["modality"] = usual_modality(values.get("schema"))
         kind = kind_named(str(values["modality"]))
-        usual = {**kind.defaults, **{name: value for name, value in usual.items() if name not in kind.unused}}
+        painted = bool(values.get("painter"))
+        usual = {name: value for name, value in usual.items() if painted or name not in kind.unused}
+        usual = {**kind.defaults, **usual, **(kind.captioned if painted else {})}
         return cls(**{**usual, **survey_defaults(kind, usual, values), **values})
 
     @property
@@ -313,73 +365,6 @@ class Settings:
                 lines += ["", f"# {group}"]
             lines.append(f"{setting.name} = {as_toml(value)}")
         return "\n".join(lines[1:]) + "\n"
-
-    def _check_numbers(self) -> None:
-        counted = ("samples", "rounds", "initial", "copies", "votes_per_unit", "votes_per_record")
-        for name in (*counted, "words", "concurrency", "workers"):
-            value, least = getattr(self, name), 0 if name == "rounds" and self.survey else 1
-            if value is not None and value < least:
-                raise InputError(f"{name} must be at least {least}, got {value}")
-        for name in ("epsilon", "budget_epsilon", "separation"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                remedy = "; use inf for a run without privacy" if "epsilon" in name else "; leave it out for none"
-                raise InputError(f"{name} must be positive, got {value:g}{remedy}")
-        if self.seed < 0:
-            raise InputError(f"seed must not be negative, got {self.seed}")
-        if not 0 <= self.temperature <= 10:
-            raise InputError(f"temperature must lie between 0 and 10, got {self.temperature:g}")
-        if self.votes_per_unit is not None and self.votes_per_unit != (self.votes_per_record or 1) and not self.user:
-            raise InputError(
-                f"a record casts {self.votes_per_record or 1} votes, got votes_per_unit {self.votes_per_unit}; name a "
-                "user column, or set votes_per_record alone"
-            )
-        if self.budget_epsilon is not None and self.epsilon is not None and self.budget_epsilon < self.epsilon:
-            raise InputError(
-                f"budget_epsilon must be at least epsilon, {self.epsilon:g}, got {self.budget_epsilon:g}; raise the "
-                "budget of the data or lower the epsilon of the run"
-            )
-        if self.batch and not self.generator.startswith("openai:"):
-            raise InputError(f"batch is for openai:MODEL, got generator {brief(self.generator)}; leave it out")
-        if self.label is None and (self.labels is not None or self.labels_are_public):
-            raise InputError("labels are given without their column; name it as label")
-
-    def _check_paper(self) -> None:
-        if self.selector == "gape-paper" and self.separation is None:
-            raise InputError(
-                "gape-paper needs separation, the paper's R; compute it on public data of the same kind with "
-                "gape.paper_separation(points, samples), never on the private data, and give it as separation"
-            )
-        if self.bare_prompts and self.topics is not None:
-            raise InputError("topics are given, and with bare_prompts no prompt names a topic; leave out one of them")
-
-    def _check_engine(self) -> None:
-        kind, colon, address = self.engine.partition(":")
-        if self.engine != LOCAL and (kind != RAY or bool(colon) != bool(address)):
-            raise InputError(f"engine must be one of {', '.join(ENGINES)}, got {brief(self.engine)}")
-        if self.on_ray and self.label is not None and self.labels is None:
-            raise InputError(
-                f"with engine {brief(self.engine)} only the workers read the data; list the possible labels as labels"
-            )
-
-    def _check_modality(self) -> None:
-        kind = self.kind
-        for name in kind.unused:
-            if (value := getattr(self, name)) is not None:
-                raise InputError(f"{name} has no meaning for {kind.nouns}, got {brief(value)}; leave it out")
-        for part, forms in (("generator", kind.writers()), ("embedder", kind.comparers())):
-            spec = getattr(self, part)
-            head = spec.partition(":")[0]
-            if head not in {form.partition(":")[0] for form in forms} and is_part(head):
-                known = ", ".join(forms) or "your own, in Python"
-                raise InputError(f"the {part} {brief(spec)} is not for {kind.nouns}; use {known}")
-        if self.survey and not (kind.surveyed and self.generator == kind.name):
-            raise InputError(f"{kind.nouns} by the generator {brief(self.generator)} answer no survey; leave it out")
-        if self.on_ray and not kind.on_workers:
-            raise InputError(
-                f"{kind.nouns} are read by this process, not with engine {brief(self.engine)}; leave it out"
-            )
-        kind.refuse(self.scales)
 
 
 def settings_fields() -> tuple[Field[Any], ...]:

@@ -46,12 +46,14 @@ class EmbeddingTally:
 def refuse_idle_caps(settings: Settings, *, writing: bool = True) -> None:
     """Refuse caps where no service is paid, and where workers would each count for themselves."""
     embeds = settings.embedder.startswith("openai:")
+    if settings.max_images is not None and not (writing and settings.draws):
+        raise InputError(f"max_images limits openai-images:MODEL, got generator {settings.generator}; leave it out")
     for name in ("max_cost", "max_tokens_total"):
         if getattr(settings, name) is None:
             continue
         if embeds and settings.on_ray:
             raise InputError(f"{name} cannot be shared by workers that use {settings.embedder}; use engine local")
-        if not embeds and not (writing and settings.generator.startswith("openai:")):
+        if not embeds and not (writing and settings.services):
             what = f"generator {settings.generator}" if writing else f"embedder {settings.embedder}"
             raise InputError(f"{name} limits a service, and the {what} is not one; leave it out")
 
@@ -62,16 +64,19 @@ def _is_count(value: object) -> bool:
 
 def make_purse(settings: Settings, answers: Path | None = None, embedded: int = 0) -> Purse:
     """Return what the caps leave after the stored answers and `embedded` tokens of earlier processes."""
-    most, price = settings.max_tokens_total, settings.max_cost
-    capped = most is not None or price is not None
+    most, price, images = settings.max_tokens_total, settings.max_cost, settings.max_images
+    capped = (most, price, images) != (None, None, None)
     used = stored_tokens(answers)[1] if capped and answers is not None else Tokens()
     tokens, cost = used.total + embedded, embedded * settings.embedding_price / 1e6
     cost += (used.prompt * settings.prices[0] + used.completion * settings.prices[1]) / 1e6
-    for name, cap, spent in (("max_tokens_total", most, tokens), ("max_cost", price, cost)):
-        if cap is not None and tokens and cap <= spent:
+    cost += used.images * settings.image_price
+    caps = (("max_tokens_total", most, tokens), ("max_cost", price, cost), ("max_images", images, used.images))
+    for name, cap, spent in caps:
+        if cap is not None and spent and cap <= spent:
             raise SpendingError(f"the run has used its {name} of {cap:g}; raise it to resume")
     return Purse(
         None if most is None else most - tokens,
         None if price is None else price - cost,
-        (*settings.prices, settings.embedding_price),
+        (*settings.prices, settings.embedding_price, settings.image_price),
+        None if images is None else images - used.images,
     )

@@ -224,7 +224,10 @@ def _run(
     """Run resolved settings to the end, from the current state of the folder."""
     plan = make_plan(settings)
     selector = make_selector(settings, plan, folder.recorded_selector)
-    tracker = Tracker(plan, settings.prices, report, writes=writes(settings))
+    prices = (*settings.prices, settings.image_price)
+    tracker = Tracker(
+        plan, prices, report, writes=writes(settings) or bool(settings.services), pictures=bool(settings.draws)
+    )
     require_votes_may_leave(settings)
     tally = EmbeddingTally(folder.layout)
     purse = make_purse(settings, folder.layout.answers, tally.tokens)
@@ -251,7 +254,7 @@ def _run(
             if asks_topics:
                 tracker.say("choosing topics")
             prompts = make_prompts(settings, model, cached)
-            if model is not None and not settings.bare_prompts:
+            if writes(settings) and not settings.bare_prompts:
                 folder.write(settings.with_values(topics=prompts.rules.get("topic")))  # for a resumed run
             tracker.begin(folder.batches)
             generator, comparing = (
@@ -292,7 +295,7 @@ def _writer(
 
 def _embedding_by_workers(settings: Settings) -> Progress:
     """Return the progress while the amount of work is not known yet."""
-    doing = "workers read and embed the private texts"
+    doing = f"workers read and embed the private {settings.records.nouns}"
     return Progress(doing, round=0, rounds=settings.rounds, written=0, texts=0, asked=0, tokens=0, cost=0.0)
 
 

@@ -13,7 +13,8 @@ from gape.distributed.cluster import ray_cluster
 def ray_here() -> Iterator[None]:
     """A cluster of two cores on this machine, of which no process is left afterwards."""
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # workers do not inherit sys.path
+        tests = Path(__file__).parents[2]
+        patch.setenv("PYTHONPATH", f"{tests}:{tests.parent / 'src'}")  # workers do not inherit sys.path
         stack.enter_context(ray_cluster(cores=2, store=100 * 2**20))
         yield
         processes = descendants()

@@ -18,7 +18,7 @@ from gape.runs.folder.stored import SettingsFolder
 from gape.runs.progress import Progress
 from gape.runs.settings import Settings
 from gape.runs.synthesize import SyntheticTexts, resume, run_text
-from made_up import CANARIES, STARS, leaks, private_rows, write_corpus, write_csv
+from made_up import CANARIES, STARS, leaks, private_rows, public_texts, write_corpus, write_csv
 from small_model import FOLDER
 
 RAY = {"engine": "ray", "workers": 2}
@@ -34,7 +34,8 @@ def chosen(data: Path, **values: Any) -> Settings:
     corpus = data.parent / "public.txt"
     if not corpus.exists():
         write_corpus(corpus)
-    small = {"epsilon": 4.0, "samples": 6, "rounds": 2, "scales": [0.4, 0.8], "text": "review"}
+    small = {"epsilon": 4.0, "samples": 6, "rounds": 2, "scales": [0.4, 0.8]}
+    small |= {} if "schema" in values else {"text": "review"}
     return Settings.of(small, {"data": str(data), "generator": f"corpus:{corpus}", **values})
 
 
@@ -79,7 +80,7 @@ class TestTheSameAsInOneProcess:
         def refuse(*_: object) -> None:
             raise AssertionError("this process reads no private text")
 
-        monkeypatch.setattr(electorate, "load_texts", refuse)
+        monkeypatch.setattr(electorate, "read_records", refuse)
         there = apart(data, "there", **values, **RAY)
         assert there == here
         files = rounds(data.parent / "there")
@@ -87,6 +88,22 @@ class TestTheSameAsInOneProcess:
         assert files == rounds(data.parent / "here")
         assert charged(data.parent / "there.sqlite") == charged(data.parent / "here.sqlite") != []
         assert leaks(data.parent, data) == []
+
+    def test_rows_with_texts(self, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        schema, public = data.parent / "reviews.toml", data.parent / "public.csv"
+        schema.write_text('[stars]\nchoices = ["low", "mid", "high"]\n[review]\ntext = "reviews"\n')
+        lines = [f"{STARS[i % 3]},{text}" for i, text in enumerate(public_texts())]
+        public.write_text("\n".join(["stars,review", *lines]) + "\n")
+        rows = {"schema": str(schema), "generator": f"corpus:{public}", "user": "who"}
+        here = apart(data, "here", **rows)
+        monkeypatch.setattr(electorate, "read_records", None)
+        assert apart(data, "there", **rows, **RAY) == here
+        assert rounds(data.parent / "there") == rounds(data.parent / "here")
+        assert charged(data.parent / "there.sqlite") == charged(data.parent / "here.sqlite") != []
+        assert leaks(data.parent, data) == []
+        public.write_text(f'{public.read_text()}mid,"{private_rows()[5]["review"].upper()}"\n')
+        with pytest.raises(PrivacyError, match="contains at least one private record"):
+            apart(data, "shared", **rows, **RAY)
 
     def test_texts_that_workers_write(self, data: Path) -> None:
         here = apart(data, "here", **WRITTEN)

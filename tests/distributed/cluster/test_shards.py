@@ -10,7 +10,8 @@ from gape.distributed.cluster import PointShard, TextShard, in_parts
 from gape.distributed.cluster.shards import Block
 from gape.embedders.minilm import MiniLM
 from gape.embedders.openai import OpenAIEmbedder
-from gape.modalities import load_texts
+from gape.modalities import Columns, Mixed, load_texts
+from gape.modalities.mixed import MixedEmbedder
 
 
 def write(path: Path, rows: list[tuple[str, str, str]]) -> str:
@@ -53,6 +54,23 @@ def test_files_of_a_glob_are_taken_in_the_order_of_their_names(tmp_path: Path) -
     assert len(block.files) == len(set(block.files)) == 2
     texts = np.concatenate([load_texts(tmp_path / name, "review").texts for name in ("a.csv", "b.csv")])
     assert np.array_equal(block.points, MiniLM().embed(texts))
+
+
+def test_rows_with_texts_are_read_in_parts_as_by_one_process(tmp_path: Path) -> None:
+    (tmp_path / "schema.toml").write_text('[stars]\nchoices = [1, 2, 3, 4, 5]\n[review]\ntext = "reviews"\n')
+    file, mixed = write(tmp_path / "a.csv", rows(20)), Mixed(tmp_path / "schema.toml")
+    sent = pickle.loads(pickle.dumps(mixed))  # noqa: S301  (our own)
+    shard = TextShard(file, lambda: MixedEmbedder(mixed.schema, MiniLM()), user="who", modality=sent)
+    blocks = [part.read() for part in in_parts(shard, 3)]
+    whole = mixed.read(file, Columns(user="who"))
+    points = MixedEmbedder(mixed.schema, MiniLM()).embed(whole.content)
+    assert whole.contents is not None
+    assert sorted(content for block in blocks for content in block.contents()) == sorted(whole.contents)
+    assert sorted(text for block in blocks for text in block.texts) == sorted(text for text, _, _ in rows(20))
+    np.testing.assert_allclose(
+        sorted(row.tolist() for block in blocks for row in block.points), sorted(points.tolist()), atol=1e-6
+    )
+    assert len({block.files for block in blocks}) == 1
 
 
 def test_parts_of_several_files_hold_every_record_once(tmp_path: Path) -> None:

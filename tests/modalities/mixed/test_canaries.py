@@ -1,6 +1,7 @@
 """A secret in every kind of column reaches no prompt, file, page or message."""
 
 import json
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import gape
 from command import gape as command
 from command import one_line_error
 from faulty_server import FaultyServer
+from gape.language.request import Completion, Request
+from gape.language.transformers import TransformersModel
 from gape.runs.folder.layout import Layout
 from small_model import FOLDER
 
@@ -102,6 +105,23 @@ def test_no_secret_of_any_column_gets_out(data: Path, capfd: pytest.CaptureFixtu
             str(data)
         ]
     assert "customer" in Layout(Path("run")).release_report.read_text()
+
+
+def test_no_request_to_a_model_that_continues_holds_a_secret(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[Request]()
+    answers = TransformersModel.complete
+
+    def watched(self: TransformersModel, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
+        asked.extend(requests)
+        return answers(self, requests)
+
+    monkeypatch.setattr(TransformersModel, "complete", watched)
+    settings: dict[str, Any] = {"generator": f"hf:{FOLDER}", "samples": 2, "rounds": 1, "topics": ("a dog", "a cat")}
+    made = gape.synthesize(rows(), epsilon=8, schema="rows.toml", user="who", **settings)
+    assert len(made) == 2
+    assert any("\nagent:" in request.opening for request in asked)  # turns after turns
+    everything = "".join(request.prompt + request.opening for request in asked)
+    assert [secret for secret in SECRETS if secret in everything] == []
 
 
 @pytest.mark.parametrize(

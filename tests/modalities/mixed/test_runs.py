@@ -153,8 +153,6 @@ def test_rows_vote_from_disk_as_from_memory(data: Path) -> None:
     assert one.equals(other)
     assert one.schema.field("price").type == "double"
     assert one.schema.field("title").type == "string"  # although all of them are missing
-    refused = gape("run", data, *flags, *public, "--engine", "ray", "--out", "none")
-    assert "rows are read by this process, not with engine 'ray'; leave it out" in one_line_error(refused)
 
 
 def test_the_search_for_secrets_finds_one(data: Path) -> None:
@@ -228,8 +226,11 @@ def test_words_for_values_that_are_not_clear_are_refused(tmp_path: Path, column:
 @pytest.mark.parametrize(
     ("column", "reason"),
     [
-        ("text = 3", "must say what the texts are, got 3"),
+        ("text = 3", "must say what the texts are in at most 1000 characters, got 3"),
         ('text = " "', "must say what the texts are"),
+        (f'text = "{"long " * 300}"', "must say what the texts are"),
+        (f"text = {'[' * 100_000}", "nested too deeply"),
+        (f"text = 'notes' # {'x' * 2**20}", "may have at most 1048576 bytes"),
         ('text = "notes"\nwords = 0', "must be an integer from 1 to 10,000, got 0"),
         ('text = "notes"\nagrees = "stars"', "must be a list of columns, got 'stars'"),
         ('text = "notes"\nagrees = ["note"]', "agrees with 'note', which is not a column before it"),

@@ -70,6 +70,42 @@ def test_chats_have_the_turns_of_the_schema_and_vary_from_some_turn_on() -> None
     assert begun_alike > 20
 
 
+def test_a_model_that_continues_is_asked_for_one_turn_at_a_time() -> None:
+    openings = list[str]()
+
+    def reply(request: Request) -> str:
+        openings.append(request.opening)
+        return f" {sentence(rng_of(request))}\nagent: And more.\nnobody asked for this"
+
+    made = MixedGenerator(TICKETS, ResampledText(ScriptedModel(reply), PROMPTS), PROMPTS.given)
+    rows = [json.loads(row)["chat"] for row in made.random(10, np.random.default_rng(0))]
+    assert len(openings) == sum(map(len, rows))  # no turn was asked for in vain
+    assert {turn["role"] for chat in rows for turn in chat[::2]} == {"customer"}
+    for chat in rows:
+        for number, turn in enumerate(chat[1:], start=1):
+            assert "And more." not in turn["content"]
+            assert f"{CHATS.shown(chat[:number])}\n{turn['role']}:" in openings
+
+
+def test_some_variations_rewrite_one_turn_and_keep_those_after_it() -> None:
+    made = MixedGenerator(TICKETS, ResampledText(ScriptedModel(talk), PROMPTS), PROMPTS.given, text_only=1.0)
+    before = made.random(40, np.random.default_rng(0))
+    after = made.vary(before, np.full(40, 0.4), np.random.default_rng(1))
+    pairs = [(json.loads(old)["chat"], json.loads(new)["chat"]) for old, new in zip(before, after, strict=True)]
+    same = [[a == b for a, b in zip(old, new, strict=False)] for old, new in pairs if len(old) == len(new)]
+    assert sum(places.count(False) == 1 and places[-1] for places in same) >= 8
+    assert all(new != old for old, new in pairs)
+
+
+@pytest.mark.parametrize("answer", ["", "\n", " customer: me again", " agent: me first", "..."])
+def test_a_turn_that_is_not_usable_costs_the_variation(answer: str) -> None:
+    good = MixedGenerator(TICKETS, ResampledText(ScriptedModel(talk), PROMPTS), PROMPTS.given, text_only=1.0)
+    bad = MixedGenerator(TICKETS, ResampledText(ScriptedModel(lambda _: answer), PROMPTS), PROMPTS.given, text_only=1.0)
+    before = good.random(5, np.random.default_rng(0))
+    after = bad.vary(before, np.full(5, 0.3), np.random.default_rng(1))
+    np.testing.assert_array_equal(after, before)
+
+
 @pytest.mark.parametrize(
     "answer",
     ["", "no turns at all.", "customer: only one turn.", "agent:\ncustomer:\n", '{"chat": [', "customer: a\n" * 9],
@@ -131,8 +167,11 @@ def test_cells_that_are_not_conversations_are_refused_and_not_quoted(cell: objec
     [
         ("roles = 3", "must be 1 to 10 different names"),
         ('roles = ["a", "A"]', "must be 1 to 10 different names"),
+        ('roles = ["a b", "A  B"]', "must be 1 to 10 different names"),
+        ('roles = ["agent", "agent: second"]', "without a colon"),  # its turns would be read as those of "agent"
+        (f'roles = ["{"r" * 51}", "b"]', "at most 50 characters"),
         ('roles = ["a", "b"]\nleast = 5\nmost = 4', "must be numbers of turns from 1 to 50"),
-        ('roles = ["a", "b"]\ntext = 3', "must say what the conversations are"),
+        ('roles = ["a", "b"]\ntext = 3', "must say what the texts are"),
         ('roles = ["a", "b"]\nwords = 9999', "must be an integer from 1 to 200"),
         ('roles = ["a", "b"]\nturns = 3', "has 'turns'; did you mean"),
     ],
@@ -174,4 +213,6 @@ def test_a_run_on_conversations_publishes_conversations(tmp_path: Path, monkeypa
     again = Mixed("chats.toml").read("made.csv", Columns())  # what was exported can be read as data
     assert [json.loads(line)["chat"] for line in again.content] == [row["chat"] for row in rows]
     assert gape("report", "run").exit_code == 0
+    shown = f"urgent: {rows[0]['urgent']}\ncustomer: {rows[0]['chat'][0]['content']}\nagent: "
+    assert json.dumps(shown)[1:-1] in Layout(Path("run")).release_report.read_text()  # each turn on a line of its own
     assert not [path for path in Path("run").rglob("*") if path.is_file() and HIDDEN.encode() in path.read_bytes()]

@@ -13,7 +13,7 @@ from gape.core.protocols import Embedder
 from gape.core.types import Indices, Points
 from gape.embedders.privacy import require_private_embedding
 from gape.generators.labels import LabelledEmbedder, labelled
-from gape.modalities import Records, load_texts
+from gape.modalities import Columns, Modality, Records, modality, usual_modality
 from gape.voting.store import record_contents, record_digest
 
 _Divisible = TypeVar("_Divisible", "TextShard", "PointShard")
@@ -28,7 +28,7 @@ class Block:
     contents: Callable[[], Iterator[bytes]] = field(repr=False)  # n items: what identifies each record in the ledger
     files: tuple[bytes, ...] = field(repr=False)  # digests of the whole files, including records of other workers
     salted: bool  # whether the ledger's salt goes into the digest of each record, or only into that of all records
-    texts: Sequence[str] = field(default=(), repr=False)  # (n,); empty for vectors
+    texts: Sequence[str] = field(default=(), repr=False)  # all that tell who a record is about; empty for vectors
 
     def __reduce__(self) -> Any:
         raise PrivacyError("private records stay with the worker that read them; send counts instead")
@@ -54,7 +54,7 @@ class Shard(Protocol):
 
 @dataclass(frozen=True)
 class TextShard:
-    """Private texts in files, embedded by the worker that reads them.
+    """Private texts in files, or records of another modality, embedded by the worker that reads them.
 
     With `part` (k, w) it takes every w-th record of each file from the k-th on. With users, it takes all records of
     about every w-th user, chosen by a digest, so that no user is divided. `in_parts` makes all w parts.
@@ -62,12 +62,13 @@ class TextShard:
 
     files: str | tuple[str, ...]  # paths and globs on the worker
     embedder: Callable[[], Embedder] = field(repr=False)  # makes the embedder, on the worker
-    text: str | None = None  # columns, as in `load_texts`
+    text: str | None = None  # columns, as in `Columns`
     label: str | None = None
     user: str | None = None
     labels: tuple[str, ...] | None = None  # all possible labels; for records with a label
     node: str | None = None
     part: tuple[int, int] = (0, 1)
+    modality: Modality = field(default_factory=lambda: modality(usual_modality(None)))  # reads the files
 
     def __post_init__(self) -> None:
         _check_part(self.part)
@@ -78,18 +79,24 @@ class TextShard:
         """Read the texts and embed them, if the embedder may see them."""
         embedder = self.embedder()
         require_private_embedding(embedder)
-        files = [load_texts(path, self.text, self.label, self.user) for path in _paths(self.files)]
+        columns = Columns(self.text, self.label, self.user)
+        files = [self.modality.read(path, columns) for path in _paths(self.files)]
         kept = [_rows_of_part(len(records), records.users, self.part) for records in files]
-        texts, labels, users = (_concatenated(files, kept, column) for column in ("texts", "labels", "users"))
-        if texts is None or not len(texts):
+        content, labels, users = (_concatenated(files, kept, column) for column in ("content", "labels", "users"))
+        if content is None or not len(content):
             raise InputError(f"part {self.part[0]} of {self.part[1]} has no records; use fewer workers")
         if labels is not None and self.labels is not None:
-            points = LabelledEmbedder(embedder, self.labels).embed(labelled(labels, texts))
+            points = LabelledEmbedder(embedder, self.labels).embed(labelled(labels, content))
         else:
-            points = embedder.embed(texts)
+            points = embedder.embed(content)
         units = None if users is None else users.tolist()
-        digests = tuple(map(_file_digest, files))
-        return Block(points, units, lambda: record_contents(texts, users), digests, salted=False, texts=texts)
+        owned = [_contents(records) for records in files]
+
+        def contents() -> Iterator[bytes]:
+            return (of[row] for of, rows in zip(owned, kept, strict=True) for row in rows)
+
+        digests = tuple(map(_file_digest, owned))
+        return Block(points, units, contents, digests, salted=False, texts=self.modality.telling(content))
 
 
 @dataclass(frozen=True)
@@ -169,9 +176,14 @@ def _concatenated(files: Sequence[Records], kept: Sequence[Indices], column: str
     return np.concatenate([values[rows] for values, rows in zip(columns, kept, strict=True)])
 
 
-def _file_digest(records: Records) -> bytes:
+def _contents(records: Records) -> Sequence[bytes]:
+    """Return what identifies each record in the ledger."""
+    return records.contents or tuple(record_contents(records.content, records.users))
+
+
+def _file_digest(contents: Sequence[bytes]) -> bytes:
     digest = hashlib.blake2b(digest_size=32)
-    for content in record_contents(records.content, records.users):
+    for content in contents:
         digest.update(record_digest(content))
     return digest.digest()
 

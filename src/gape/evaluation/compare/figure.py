@@ -100,6 +100,7 @@ def _finish(fig: Figure, axis: Axes, path: Path, comparison: Comparison) -> None
         fontsize=9.5,
     )
     fig.savefig(path.with_suffix(".svg"), format="svg", metadata={"Date": None, "Creator": None})
+    fig.set_layout_engine("none")  # the .png has the same layout
 
 
 def _styles(comparison: Comparison) -> dict[str, tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from gape._support.silence import hub_unused_for
 from gape.core.errors import InputError, in_one_line
 from gape.core.types import Floats, Samples
-from gape.embedders.images.png import Pixels, Shape, as_images, stack
+from gape.embedders.images.png import Pixels, Shape, as_images, encode, stack
 from gape.generators.images.sizing import fitted
 from gape.language.transformers import weights_digest
 
@@ -38,12 +39,11 @@ class DiffusionImages:
 
     def random(self, count: int, rng: np.random.Generator) -> Samples:
         """Draw `count` images that follow the prompt."""
-        size = {"height": self._side, "width": self._side}
-        drawn: list[Pixels] = []
-        while len(drawn) < count:
-            some = min(_AT_ONCE, count - len(drawn))
-            drawn += self._run(self._drawing, some, rng, num_inference_steps=self.steps, **size)
-        return as_images(drawn)
+        return as_images(self._drawn([self.prompt] * count, rng))
+
+    def draw(self, captions: Sequence[str], rng: np.random.Generator) -> list[str | None]:
+        """Draw one image for each caption."""
+        return [encode(image) for image in self._drawn([f"{self.prompt}: {caption}" for caption in captions], rng)]
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Redraw each image with a strength that is its scale."""
@@ -59,13 +59,18 @@ class DiffusionImages:
                 some = members[start : start + _AT_ONCE]
                 images = [self._enlarged(image) for image in stack(samples[some])]
                 given = {"image": images, "strength": float(scale), "num_inference_steps": steps}
-                varied[some] = as_images(self._run(self._redrawing, len(some), rng, **given))
+                varied[some] = as_images(self._run(self._redrawing, [self.prompt] * len(some), rng, **given))
         return varied
 
-    def _run(self, pipeline: Any, count: int, rng: np.random.Generator, **given: Any) -> list[Pixels]:
+    def _drawn(self, prompts: Sequence[str], rng: np.random.Generator) -> list[Pixels]:
+        size = {"height": self._side, "width": self._side, "num_inference_steps": self.steps}
+        batches = [prompts[start : start + _AT_ONCE] for start in range(0, len(prompts), _AT_ONCE)]
+        return [image for some in batches for image in self._run(self._drawing, some, rng, **size)]
+
+    def _run(self, pipeline: Any, prompts: Sequence[str], rng: np.random.Generator, **given: Any) -> list[Pixels]:
         """Draw images with a seed for each, so that none depends on which others are drawn with it."""
-        seeds = [self._torch.Generator("cpu").manual_seed(int(rng.integers(2**63))) for _ in range(count)]
-        made = pipeline(prompt=[self.prompt] * count, generator=seeds, output_type="np", **given).images
+        seeds = [self._torch.Generator("cpu").manual_seed(int(rng.integers(2**63))) for _ in prompts]
+        made = pipeline(prompt=list(prompts), generator=seeds, output_type="np", **given).images
         shades = np.rint(255 * np.clip(np.nan_to_num(made), 0, 1)).astype(np.uint8)
         return [fitted(image, self.shape) for image in shades]
 
@@ -81,7 +86,7 @@ def _loaded(model: str) -> tuple[Any, Any, Any]:
     """Return torch, and the pipelines that draw images and redraw them."""
     try:
         import torch  # noqa: PLC0415  (heavy, an optional extra)
-        from diffusers import AutoPipelineForImage2Image, AutoPipelineForText2Image  # noqa: PLC0415  (likewise)
+        from diffusers import AutoPipelineForImage2Image, AutoPipelineForText2Image, logging  # noqa: PLC0415  (likewise)
     except ImportError:
         raise InputError(f"diffusers:{model} needs diffusers and torch; pip install diffusers 'gape[hf]'") from None
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -93,6 +98,7 @@ def _loaded(model: str) -> tuple[Any, Any, Any]:
         redrawing = AutoPipelineForImage2Image.from_pipe(drawing)
     except Exception as error:  # noqa: BLE001  (any error of the libraries or the files)
         raise InputError(f"{model} cannot be loaded by diffusers ({in_one_line(error)}); name a model") from None
+    logging.set_verbosity_error()  # warnings quote prompts
     for pipeline in (drawing, redrawing):
         pipeline.set_progress_bar_config(disable=True)
     return torch, drawing, redrawing

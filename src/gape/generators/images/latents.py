@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from gape.core.errors import InputError, in_one_line
 from gape.core.types import Floats, Samples
 from gape.embedders.images.png import Pixels, Shape, as_images, note_of
+from gape.generators.images.engines import called, load_engine
 from gape.generators.images.sizing import fitted
 
 _AT_ONCE = 16  # images drawn together
@@ -21,7 +22,7 @@ _LARGEST = 8.0  # of a noted number, in standard deviations
 
 
 class LatentImages:
-    """An ONNX model on the CPU, which turns latent vectors into images.
+    """A model on the CPU, in ONNX or for OpenVINO, which turns latent vectors into images.
 
     A random image is drawn from a normal latent vector z, a variation at scale s from
 
@@ -32,22 +33,13 @@ class LatentImages:
     of whole numbers, (n,), takes the label, which must then be a number.
     """
 
-    def __init__(self, path: str | Path, shape: Shape, label: str | None = None) -> None:
-        """Load the model and find out what it takes and returns."""
-        import onnxruntime  # noqa: PLC0415  (heavy)
-
-        onnxruntime.disable_telemetry_events()
+    def __init__(self, path: str | Path, shape: Shape, label: str | None = None, engine: str = "onnx") -> None:
+        """Load the model with an engine, onnx or openvino, and find out what it takes and returns."""
         self.path, self.shape = Path(path), shape
-        try:
-            content = self.path.read_bytes()
-            options = onnxruntime.SessionOptions()
-            options.log_severity_level = 3  # errors only, and those are raised too
-            self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # noqa: BLE001  (any error of the library or the file)
-            raise InputError(f"{path} cannot be loaded as an ONNX model ({in_one_line(error)}); name one") from None
-        self._digest = hashlib.sha256(content).hexdigest()[:12]
-        floats = [given for given in self._session.get_inputs() if given.type == "tensor(float)"]
-        classes = [given for given in self._session.get_inputs() if given.type in {"tensor(int64)", "tensor(int32)"}]
+        self._engine = load_engine(engine, self.path)
+        self._digest = self._engine.digest[:12]
+        floats = [given for given in self._engine.inputs if given.kind == "float32"]
+        classes = [given for given in self._engine.inputs if given.kind in {"int64", "int32"}]
         if len(floats) != 1 or len(classes) > 1 or not _width(floats[0].shape):
             raise InputError(f"{path} must take latent vectors of one known size, and at most one label; export it so")
         self._input, self._width, self._tail = floats[0].name, _width(floats[0].shape), len(floats[0].shape) - 2
@@ -101,10 +93,9 @@ class LatentImages:
         """Return what the model draws, (n, height, width, channels)."""
         given = {self._input: latents.astype(np.float32).reshape(*latents.shape, *(1,) * self._tail)}
         if self._classes is not None:
-            kind = np.int64 if self._classes.type == "tensor(int64)" else np.int32
-            given[self._classes.name] = np.full(len(latents), self.label, dtype=kind)
+            given[self._classes.name] = np.full(len(latents), self.label, dtype=self._classes.kind)
         try:
-            drawn = np.asarray(self._session.run(None, given)[0], dtype=np.float64)
+            drawn = np.asarray(called(self._engine, given), dtype=np.float64)
         except Exception as error:  # noqa: BLE001  (any error of the library)
             raise InputError(
                 f"{self.path} cannot draw ({in_one_line(error)}); export it for any number of images"
@@ -112,10 +103,10 @@ class LatentImages:
         return _channels_last(drawn, self.path)
 
 
-def _width(shape: list[Any]) -> int:
+def _width(shape: Sequence[int | None]) -> int:
     """Return the size of a latent vector by the shape of the input; 0 if it is not one."""
-    known = len(shape) >= 2 and all(side == 1 for side in shape[2:]) and isinstance(shape[1], int)
-    return int(shape[1]) if known and 0 < shape[1] <= _WIDEST else 0
+    width = shape[1] if len(shape) >= 2 and all(side == 1 for side in shape[2:]) else None
+    return width if width is not None and 0 < width <= _WIDEST else 0
 
 
 def _number(label: str | None, path: str | Path) -> int:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -14,17 +15,20 @@ from gape._support.values import brief
 from gape.core.errors import InputError, RunError
 from gape.core.protocols import Embedder, Generator
 from gape.core.types import Samples, as_samples
+from gape.embedders.images.decoding import read_image, require_pillow
 from gape.embedders.images.pixels import PixelEmbedder
 from gape.embedders.images.png import as_png, as_url, decode, encode, is_image, stack
+from gape.generators.images.captions import CaptionedImages, Painter, caption_of
 from gape.generators.images.faces import Faces
 from gape.generators.images.fonts import FontImages
 from gape.generators.images.latents import LatentImages
-from gape.modalities.base import Columns, Modality, contents_of
-from gape.modalities.images.decoding import read_image, require_pillow
+from gape.language.request import LanguageModel
+from gape.modalities.base import Columns, Modality, TextWriter, contents_of
 from gape.modalities.images.load import image_blocks, load_images
 from gape.modalities.images.schema import ImageSchema
 from gape.modalities.images.shown import THUMBNAIL, as_dots, thumbnail
 from gape.modalities.records import Records
+from gape.modalities.text import Text
 
 __all__ = ["ImageSchema", "Images", "load_images"]
 
@@ -44,13 +48,18 @@ class Images(Modality):
         "fonts": "FontImages",
         "fonts:FOLDER": "FontImages",
         "onnx:FILE": "LatentImages",
+        "openvino:FILE": "LatentImages",
         "diffusers:MODEL": "DiffusionImages",
+        "openai-images:MODEL": "ServiceImages",
     }
     own_embedders: ClassVar[Mapping[str, str]] = {
         "pixels": "PixelEmbedder",
         "inception": "Inception",
         "hf:MODEL": "ImageModel",
     }
+    painters = ("diffusers:MODEL", "openai-images:MODEL")
+    captioners = tuple(form for form in Text.generators if not form.startswith("corpus"))
+    captioned: ClassVar[Mapping[str, Any]] = {"generator": "embedded", "words": 20}
     scales = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
     on_disk = True
     per_second = 2_000.0  # of 28 x 28 pixels, on one core
@@ -100,19 +109,45 @@ class Images(Modality):
     def check_corpus(self, path: str, column: str | None) -> None:
         """Leave a corpus to be read when it is needed, because decoding is slow."""
 
-    def make_generator(self, spec: str, label: str | None = None) -> Generator:
+    def make_service(self, model: str, **reached: Any) -> LanguageModel:
+        """Return a service that draws images in the size of the schema, with its options."""
+        from gape.generators.images.service import ImageService  # noqa: PLC0415  (heavy)
+
+        require_pillow()
+        return ImageService(model=model, shape=self.schema.shape, options=dict(self.schema.options), **reached)
+
+    def make_generator(self, spec: str, label: str | None = None, model: LanguageModel | None = None) -> Generator:
         """Return `fonts`, where a label that is a character is drawn as that character, or a model of images."""
         require_pillow()
         kind, _, folder = spec.partition(":")
-        if kind == "onnx":
-            return LatentImages(folder, self.schema.shape, label)
+        prompt = self.schema.prompt if label is None else f"{self.schema.prompt}, {label}"
+        if kind == "openai-images" and model is not None:
+            from gape.generators.images.service import ServiceImages  # noqa: PLC0415  (heavy)
+
+            return ServiceImages(model, prompt)
+        if kind in {"onnx", "openvino"}:
+            return LatentImages(folder, self.schema.shape, label, kind)
         if kind == "diffusers":
             from gape.generators.images.diffusion import DiffusionImages  # noqa: PLC0415  (heavy)
 
-            prompt = self.schema.prompt if label is None else f"{self.schema.prompt}, {label}"
             return DiffusionImages(folder, self.schema.shape, prompt)
         alone = label is not None and len(label) == 1
         return FontImages(self.schema.shape, label if alone and label else self.schema.characters, _faces(folder))
+
+    @property
+    def domain(self) -> str:
+        """What captions are."""
+        return f"short descriptions of pictures ({self.schema.prompt})"
+
+    def written(self, writer: TextWriter, painter: object = None) -> Generator:
+        """Return the generator of images that `painter` draws from the captions of `writer`."""
+        if not isinstance(painter, Painter):
+            raise InputError("images that a language model describes need a painter; name one, such as diffusers:MODEL")
+        return CaptionedImages(writer, painter)
+
+    def text_part(self, embedder: Embedder | None) -> Embedder | None:  # noqa: ARG002  (it compares images)
+        """Return None: captions are not compared."""
+        return None
 
     def make_embedder(self, spec: str) -> Embedder:
         """Return `pixels`, or a network, which needs torch."""
@@ -145,8 +180,10 @@ class Images(Modality):
     def publish(self, samples: Samples) -> dict[str, pa.Array]:
         """Return a column of PNG files, as `datasets` stores them, and the labels if there are any."""
         files = [{"bytes": as_png(sample), "path": None} for sample in contents_of(samples)]
+        captions = [caption_of(sample) for sample in contents_of(samples)]
+        described = {"caption": pa.array(captions, pa.string())} if any(captions) else {}
         labels = {"label": pa.array(samples["label"].tolist(), pa.string())} if samples.dtype.names else {}
-        return {"image": pa.array(files, _STRUCT), **labels}
+        return {"image": pa.array(files, _STRUCT), **described, **labels}
 
     def restore(self, table: pa.Table) -> Samples:
         """Restore images from `publish`, without labels."""
@@ -154,12 +191,15 @@ class Images(Modality):
         return as_samples([encode(read_image(cell["bytes"], self.schema.shape, f"row {i}")[0]) for i, cell in cells])
 
     def lines(self, samples: Samples) -> list[str]:
-        """Draw each image with dots, for a terminal."""
-        return [as_dots(decode(sample)) for sample in contents_of(samples)]
+        """Draw each image with dots, for a terminal, above its caption if it has one."""
+        return [f"{as_dots(decode(sample))}\n{caption_of(sample)}".rstrip("\n") for sample in contents_of(samples)]
 
     def pictures(self, samples: Samples) -> list[str]:
-        """Return a thumbnail of each image as a `data:` URL."""
-        return [as_url(sample) if self._small else encode(thumbnail(decode(sample))) for sample in contents_of(samples)]
+        """Return a thumbnail of each image as a `data:` URL, with its caption behind a `#`."""
+        return [
+            (as_url(sample) if self._small else encode(thumbnail(decode(sample)))) + _fragment(caption_of(sample))
+            for sample in contents_of(samples)
+        ]
 
     def sheet(self, rows: Sequence[Samples]) -> bytes:
         """Return rows of images as one PNG file."""
@@ -179,6 +219,10 @@ class Images(Modality):
             f"{folders[label]}{number:0{digits}d}.png": image
             for number, (image, label) in enumerate(zip(images, labels, strict=True), start=1)
         }
+
+
+def _fragment(caption: str) -> str:
+    return f"#{quote(caption, safe='', errors='replace')}" if caption else ""
 
 
 def _faces(folder: str) -> Faces:

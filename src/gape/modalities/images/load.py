@@ -9,9 +9,9 @@ import numpy as np
 
 from gape.core.errors import InputError
 from gape.core.types import as_samples
+from gape.embedders.images.decoding import read_image, read_pixels, require_pillow
 from gape.embedders.images.png import DIGITS, Shape, encode
 from gape.modalities.base import Columns
-from gape.modalities.images.decoding import read_image, read_pixels, require_pillow
 from gape.modalities.images.sources import Source, open_source
 from gape.modalities.records import Records
 

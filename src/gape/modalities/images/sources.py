@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 
 from gape.core.errors import InputError
+from gape.embedders.images.decoding import MOST_BYTES, MOST_PIXELS
 from gape.modalities.base import Columns
 from gape.modalities.files import refuse_links
-from gape.modalities.images.decoding import MOST_BYTES, MOST_PIXELS
 from gape.modalities.records import open_table, record_name, record_user
 from gape.modalities.tables import Table, missing, reading, shown
 

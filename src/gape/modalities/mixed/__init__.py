@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ class Mixed(Modality):
     embedders = Text.embedders
     has_words = True
     on_disk = True
+    on_workers = True
     copied = "cell for cell"
 
     def __init__(self, schema: str | Path | MixedSchema | None = None) -> None:
@@ -97,7 +98,7 @@ class Mixed(Modality):
         """Return all texts of rows: a text tells who wrote it, whatever the other cells are."""
         return self._texts(samples)
 
-    def written(self, writer: TextWriter) -> Generator:
+    def written(self, writer: TextWriter, painter: object = None) -> Generator:  # noqa: ARG002  (no pictures)
         """Return the generator that draws cells and lets `writer` write the texts."""
         return MixedGenerator(self.schema, writer, writer.prompts.given)
 
@@ -129,6 +130,11 @@ class Mixed(Modality):
     def lines(self, samples: Samples) -> list[str]:
         """Format each row as its cells and texts with the names of their columns."""
         return [" · ".join(f"{name}: {_shown(cell)}" for name, cell in json.loads(line).items()) for line in samples]
+
+    def paragraphs(self, samples: Samples) -> list[str]:
+        """Format each row as a line of cells, and a line for each text and for each turn of a conversation."""
+        texts = () if self._schema is None else tuple(self._schema.texts)
+        return [_paragraphs(json.loads(line), texts) for line in samples]
 
     def wording(self, samples: Samples) -> list[str]:
         """Return the texts of each row: those of the schema, or if it is not known all cells that are texts."""
@@ -215,6 +221,16 @@ def _shown(cell: object) -> str:
     if isinstance(cell, list):
         return " / ".join(f"{turn['role']}: {turn['content']}" for turn in cell)
     return "" if cell is None else str(cell)
+
+
+def _paragraphs(row: Mapping[str, Any], texts: Container[str]) -> str:
+    cells, others = list[str](), list[str]()
+    for name, cell in row.items():
+        if isinstance(cell, list):
+            others += [f"{turn['role']}: {turn['content']}" for turn in cell]
+        else:
+            (others if name in texts else cells).append(f"{name}: {_shown(cell)}")
+    return "\n".join([*([" · ".join(cells)] if cells else []), *others])
 
 
 def _words(row: Mapping[str, Any], named: set[str] | None) -> str:

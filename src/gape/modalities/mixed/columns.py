@@ -10,6 +10,7 @@ from gape.modalities.records import record_text
 from gape.modalities.rows.columns import Choices, may_be_missing, refuse_unknown_keys
 
 MOST_WORDS = 10_000
+_LONGEST = 1000  # characters that say what texts are; they are part of every prompt
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,18 @@ class Prose:
 def prose_of(table: Mapping[str, Any], where: str) -> Prose:
     """Return the column of texts that a table of a schema describes."""
     refuse_unknown_keys(table, ("text", "words", "agrees"), where)
-    about = table["text"]
-    if not isinstance(about, str) or not about.strip():
-        raise InputError(f'text of {where} must say what the texts are, got {brief(about)}; write "customer reviews"')
-    words = words_of(table, Prose.words, MOST_WORDS, where)
-    return Prose(" ".join(about.split()).rstrip(".:"), words, may_be_missing(table, where), agrees_of(table, where))
+    about, words = about_of(table["text"], where), words_of(table, Prose.words, MOST_WORDS, where)
+    return Prose(about, words, may_be_missing(table, where), agrees_of(table, where))
+
+
+def about_of(about: object, where: str) -> str:
+    """Return what the texts of a column are, in one line."""
+    if not isinstance(about, str) or not about.strip() or len(about) > _LONGEST:
+        raise InputError(
+            f"text of {where} must say what the texts are in at most {_LONGEST} characters, got {brief(about)}; write "
+            '"customer reviews"'
+        )
+    return " ".join(about.split()).rstrip(".:")
 
 
 def words_of(table: Mapping[str, Any], usual: int, most: int, where: str) -> int:

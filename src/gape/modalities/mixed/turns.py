@@ -1,4 +1,4 @@
-"""Columns of conversations: turns of several roles, written by a language model and varied turn by turn.
+"""Columns of conversations: turns of several roles.
 
 In the file of a schema:
 
@@ -14,25 +14,18 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gape._support.values import brief
 from gape.core.errors import InputError
-from gape.generators.asking import new_seed, tokens_for
-from gape.generators.cleaning import Rules, clean
-from gape.generators.prompts import delimited
-from gape.generators.reading import Draft
-from gape.generators.resampled import ResampledText
-from gape.language.request import Completion, Request
-from gape.modalities.base import TextWriter
-from gape.modalities.mixed.columns import MOST_WORDS, Prose, agrees_of, words_of
+from gape.modalities.mixed.columns import MOST_WORDS, Prose, about_of, agrees_of, words_of
 from gape.modalities.records import record_text
 from gape.modalities.rows.columns import may_be_missing, refuse_unknown_keys
 
 MOST_TURNS = 50
+_LONGEST_ROLE = 50  # characters
 
 # Names under which public datasets keep the speaker and the content of a turn.
 _ROLES, _CONTENTS = ("role", "from", "speaker"), ("content", "value", "text")
@@ -103,74 +96,15 @@ class Turns(Prose):
         return "\n".join(f"{role}: {content}" for role, content in turns)
 
 
-@dataclass(frozen=True)
-class TurnsWriter:
-    """Asks for conversations as `writer` asks for texts."""
-
-    writer: TextWriter
-    column: Turns
-
-    def new(self, rng: np.random.Generator) -> Draft:
-        """Ask for a random conversation."""
-        return self._draft(self.writer.prompts.random_prompt(rng), [], rng)
-
-    def alike(self, sample: str, rng: np.random.Generator) -> Draft:
-        """Ask for another conversation like the sample."""
-        return self._draft(self.writer.prompts.alike_prompt(sample, rng), [], rng)
-
-    def varied(self, sample: str, scale: float, rng: np.random.Generator) -> Draft:
-        """Ask for a share `scale` of the turns again: the last ones, so that the conversation takes another course."""
-        turns = self.column.turns_in(sample)
-        kept = turns[: int((1 - min(scale, 1.0)) * len(turns) + rng.random())][: self.column.most - 1]
-        if not kept:
-            return self.alike(sample, rng)
-        prompt = self.writer.prompts.random_prompt(rng, widened=False)
-        if not self._opened:
-            prompt = f"{prompt}\nIt begins like this: {delimited(self.column.joined(kept))}\nWrite all of it."
-        return self._draft(prompt, kept, rng)
-
-    @property
-    def _opened(self) -> bool:
-        return isinstance(self.writer, ResampledText)
-
-    def _draft(self, prompt: str, kept: list[tuple[str, str]], rng: np.random.Generator) -> Draft:
-        column = self.column
-        wanted = int(rng.integers(max(column.least, len(kept) + 1), column.most + 1))
-        roles = " or ".join(f'"{role}:"' for role in column.roles)
-        rule = f"Write a conversation of {wanted} turns. Begin each turn on a new line with {roles}."
-        following = column.roles[(column.roles.index(kept[-1][0]) + 1) % len(column.roles)] if kept else column.roles[0]
-        opening = "\n".join([*([column.joined(kept)] if kept else []), f"{following}:"]) if self._opened else ""
-        request = Request(
-            prompt=f"{prompt}\n{rule}",
-            opening=opening,
-            max_tokens=tokens_for((column.words + 4) * (wanted - len(kept)) * (1 if self._opened else 2) + 16),
-            temperature=self.writer.temperature,
-            seed=new_seed(rng),
-        )
-        return Draft(request, partial(read_turns, column, request, kept, wanted))
-
-
-def read_turns(
-    column: Turns, request: Request, kept: list[tuple[str, str]], wanted: int, completion: Completion
-) -> str | None:
-    """Return the conversation of an answer with at most `wanted` turns; None if it has too few, or nothing new."""
-    turns = column.turns_in(request.opening + completion.text)
-    if not completion.finished and len(turns) <= wanted:
-        turns = turns[:-1]  # cut in the middle
-    cleaned = [(role, clean(content, Rules(fewest_words=1))) for role, content in turns[:wanted]]
-    usable = [(role, content) for role, content in cleaned if content is not None]
-    if len(usable) < column.least or usable == kept or len({role for role, _ in usable}) < min(2, len(column.roles)):
-        return None
-    return column.joined(usable)
-
-
 def turns_of(table: Mapping[str, Any], where: str) -> Turns:
     """Return the column of conversations that a table of a schema describes."""
     refuse_unknown_keys(table, ("roles", "least", "most", "words", "text", "agrees"), where)
     roles = table["roles"]
-    named = isinstance(roles, list) and all(isinstance(role, str) and role.strip() for role in roles)
-    if not named or not 1 <= len({role.strip().casefold() for role in roles}) == len(roles) <= 10:
-        raise InputError(f"roles of {where} must be 1 to 10 different names, got {brief(roles)}")
+    if not isinstance(roles, list) or not all(map(_is_role, roles)) or not 1 <= len(_names(roles)) == len(roles) <= 10:
+        raise InputError(
+            f"roles of {where} must be 1 to 10 different names of at most {_LONGEST_ROLE} characters without a colon, "
+            f"got {brief(roles)}"
+        )
     roles = tuple(" ".join(role.split()) for role in roles)
     least, most = table.get("least", Turns.least), table.get("most", Turns.most)
     if type(least) is not int or type(most) is not int or not 1 <= least <= most <= MOST_TURNS:
@@ -178,12 +112,17 @@ def turns_of(table: Mapping[str, Any], where: str) -> Turns:
             f"least and most of {where} must be numbers of turns from 1 to {MOST_TURNS}, got {brief(least)} and "
             f"{brief(most)}"
         )
-    about = table.get("text", f"conversations between {' and '.join(roles)}")
-    if not isinstance(about, str) or not about.strip():
-        raise InputError(f"text of {where} must say what the conversations are, got {brief(about)}")
+    about = about_of(table.get("text", f"conversations between {' and '.join(roles)}"), where)
     words = words_of(table, 20, MOST_WORDS // MOST_TURNS, where)
-    about = " ".join(about.split()).rstrip(".:")
     return Turns(about, words, may_be_missing(table, where), agrees_of(table, where), roles, least, most)
+
+
+def _is_role(role: object) -> bool:
+    return isinstance(role, str) and bool(role.strip()) and ":" not in role and len(role) <= _LONGEST_ROLE
+
+
+def _names(roles: Sequence[str]) -> set[str]:
+    return {" ".join(role.split()).casefold() for role in roles}
 
 
 def _is_turn(turn: object, roles: tuple[str, ...]) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gape._support.compiled import compiled, in_threads, threads
+from gape._support.compiled import compiled, compiled_part, in_threads, threads
 from gape.core.types import Costs, Floats, Indices
 
 NEAR = 40
@@ -102,7 +102,7 @@ def _least_of_rows(rows: Costs, addend: Floats, columns: Indices, costs: Floats,
                 column += 1
 
 
-@compiled
+@compiled_part
 def least(costs: Costs, potentials: Floats, sign: float, bound: float) -> tuple[float, int]:
     """Find the least costs[k] + sign * potentials[k] below `bound`, and k; -1 if there is none."""
     best = -1

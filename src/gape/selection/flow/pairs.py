@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gape._support.compiled import compiled
+from gape._support.compiled import compiled, compiled_part, overwrite
 from gape.core.types import Costs, Floats, Indices
 from gape.selection.flow.rises import Rises
 from gape.selection.flow.simplex import copy_tree, optimise, reaches, root_flow, set_root_costs, twin
@@ -102,15 +102,15 @@ def slots(at: Position, work: Work, rows: Costs, slots_found: Indices) -> None:
     valid and the number of tries is not limited, none proves that no swap of the candidate pays.
     """
     for i in range(rows.shape[0]):
-        _find_slots(at, work, rows[i], slots_found[i])
+        bound_without_flow(at, work, rows[i])
+        undecided = np.flatnonzero(work.lower < at.target)
+        if undecided.shape[0]:
+            _decide(at, work, rows[i], undecided, slots_found[i])
 
 
-@compiled
-def _find_slots(at: Position, work: Work, row: Costs, slots_found: Indices) -> None:
-    bound_without_flow(at, work, row)
-    undecided = np.flatnonzero(work.lower < at.target)
-    if not undecided.shape[0]:
-        return
+@compiled_part
+def _decide(at: Position, work: Work, row: Costs, undecided: Indices, slots_found: Indices) -> None:
+    """Find the slots with which the candidate pays among those that the first bound leaves undecided."""
     objective = add(at, work, row)
     bound_with_flow(at, work, row, objective)
     undecided = undecided[work.lower[undecided] < at.target]
@@ -133,10 +133,10 @@ def _find_slots(at: Position, work: Work, row: Costs, slots_found: Indices) -> N
 def bound_without_flow(at: Position, work: Work, row: Costs) -> None:
     """Bound the objective with the candidate in each slot, with the sinks where they are or higher."""
     rises, lower = at.rises, work.lower
-    lower[:] = rises.gains
+    overwrite(lower, rises.gains)
     objective = at.net.objective[0]
     for x in range(row.shape[0]):
-        potential, cap = at.net.potential[x], row[x]
+        potential, cap = at.net.potential[x], float(row[x])
         if cap < potential + rises.highest[x]:
             if cap < potential:
                 objective -= at.supply[x] * (potential - cap)
@@ -145,7 +145,7 @@ def bound_without_flow(at: Position, work: Work, row: Costs) -> None:
     lower += objective
 
 
-@compiled
+@compiled_part
 def _hold_back(at: Position, lower: Floats, x: int, potential: float, cap: float) -> None:
     """Subtract from the bound of each slot the loss if source `x`, now at `potential`, rises at most to `cap`."""
     rises = at.rises
@@ -161,7 +161,8 @@ def add(at: Position, work: Work, row: Costs) -> float:
     net, added = at.net, work.added
     p, q = net.costs.shape
     copy_tree(net, added)
-    work.root_costs[:] = np.minimum(at.ranks.first, row)
+    for x in range(p):
+        work.root_costs[x] = min(at.ranks.first[x], row[x])
     set_root_costs(added, work.root_costs)
     optimise(added)
     objective = net.objective[0]
@@ -180,7 +181,7 @@ def bound_with_flow(at: Position, work: Work, row: Costs, objective: float) -> N
     """
     _find_caps(at, work, row)
     lower = work.lower
-    lower[:] = at.rises.gains
+    overwrite(lower, at.rises.gains)
     for x in range(row.shape[0]):
         cap = min(work.near_caps[x], work.far_caps[x])
         if cap < work.lowest[x] + at.rises.highest[x]:
@@ -188,7 +189,7 @@ def bound_with_flow(at: Position, work: Work, row: Costs, objective: float) -> N
     lower += objective
 
 
-@compiled
+@compiled_part
 def _find_caps(at: Position, work: Work, row: Costs) -> None:
     """Find how far sources may rise before an arc to a sink that has fallen, or to the candidate, is violated.
 
@@ -199,7 +200,7 @@ def _find_caps(at: Position, work: Work, row: Costs) -> None:
     p, q = net.costs.shape
     near, far = work.near_caps, work.far_caps
     near[:] = np.inf
-    far[:] = row
+    overwrite(far, row)
     count, farthest = 0, 0.0
     for y in range(q):
         v = lowest[p + y]
@@ -252,7 +253,7 @@ def joint_gain(at: Position, work: Work, slot: int) -> float:
     return float(gain)
 
 
-@compiled
+@compiled_part
 def _pays(at: Position, work: Work, row: Costs, slot: int) -> bool:
     """Whether the objective falls below the target when a slot is removed after the candidate was added."""
     ranks, raised = at.ranks, work.root_costs

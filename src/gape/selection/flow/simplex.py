@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gape._support.compiled import compiled
+from gape._support.compiled import compiled, compiled_part, overwrite
 from gape.core.types import Costs, Floats, Indices
 from gape.selection.flow.near import least, near_arcs
 from gape.selection.flow.tree import Network, dequeue, enqueue, link, pivot, pop, push, shift_subtree
@@ -144,17 +144,17 @@ def anchored(net: Network, table: ArcTable | None = None) -> Network:
 @compiled
 def copy_tree(origin: Network, target: Network) -> None:
     """Overwrite the tree and the root costs of `target` by those of `origin`."""
-    target.root_costs[:] = origin.root_costs
-    target.parent[:] = origin.parent
-    target.first_child[:] = origin.first_child
-    target.next_sibling[:] = origin.next_sibling
-    target.previous_sibling[:] = origin.previous_sibling
-    target.depth[:] = origin.depth
-    target.arc_cost[:] = origin.arc_cost
-    target.flow[:] = origin.flow
-    target.potential[:] = origin.potential
-    target.proved[:] = origin.proved
-    target.objective[:] = origin.objective
+    overwrite(target.root_costs, origin.root_costs)
+    overwrite(target.parent, origin.parent)
+    overwrite(target.first_child, origin.first_child)
+    overwrite(target.next_sibling, origin.next_sibling)
+    overwrite(target.previous_sibling, origin.previous_sibling)
+    overwrite(target.depth, origin.depth)
+    overwrite(target.arc_cost, origin.arc_cost)
+    overwrite(target.flow, origin.flow)
+    overwrite(target.potential, origin.potential)
+    overwrite(target.proved, origin.proved)
+    overwrite(target.objective, origin.objective)
 
 
 def twin(net: Network) -> Network:
@@ -173,7 +173,7 @@ def optimise(net: Network) -> int:
         pivots += more
         if more == 0:
             break
-    net.proved[:] = net.potential
+    overwrite(net.proved, net.potential)
     return pivots
 
 
@@ -227,7 +227,7 @@ def _pivot_on_near_arcs(net: Network) -> int:
         pivots += 1
 
 
-@compiled
+@compiled_part
 def _most_violated(net: Network, node: int) -> tuple[float, int, float]:
     """Return the largest violation of a near arc of `node`, or of its arc to the root, the other end and the cost."""
     potential = net.potential[node]
@@ -247,7 +247,7 @@ def _most_violated(net: Network, node: int) -> tuple[float, int, float]:
     return violation, other, cost
 
 
-@compiled
+@compiled_part
 def _pivot_on_far_arcs(net: Network) -> int:
     """Price all arcs that may be violated and are not near, and pivot on the worst of each node; 0 if there is none.
 
@@ -277,9 +277,9 @@ def _pivot_on_far_arcs(net: Network) -> int:
                     bound, other = value, end
         if other >= 0:
             if node < p:
-                pivot(net, node, p + other, costs[other])
+                pivot(net, node, p + other, float(costs[other]))
             else:
-                pivot(net, other, node, costs[other])
+                pivot(net, other, node, float(costs[other]))
             enqueue(net, node)
             pivots += 1
     return pivots
@@ -292,14 +292,14 @@ def strayed(net: Network) -> int:
     return sources + sinks
 
 
-@compiled
+@compiled_part
 def _has_strayed(net: Network, node: int) -> bool:
     """Whether a node has used up its leeway: a source by rising, a sink by falling."""
     moved = net.potential[node] - net.anchor[node]
     return bool((moved if node < net.root_costs.shape[0] else -moved) > net.leeway[node])
 
 
-@compiled
+@compiled_part
 def _find_strayed(net: Network) -> tuple[int, int]:
     """List the nodes that have used up their leeway, sources first; return the numbers of sources and sinks."""
     p = net.root_costs.shape[0]
@@ -345,7 +345,7 @@ def reaches(net: Network, sources: Indices, root_costs: Floats, target: float) -
     return bool(net.objective[0] >= target)
 
 
-@compiled
+@compiled_part
 def _raise_root_arc(net: Network, source: int, change: float) -> None:
     """Change the cost of a tree arc into the root."""
     net.arc_cost[source] += change

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gape._support.compiled import compiled
+from gape._support.compiled import compiled, compiled_part
 from gape.core.types import Costs, Floats, Indices
 
 KEPT = 8  # number of nearest selected points kept per source
@@ -49,7 +49,7 @@ def reserve(to_candidates: Costs, chosen: Indices) -> Reserve:
     return result
 
 
-@compiled
+@compiled_part
 def _enter(kept: Reserve, x: int, slot: int, distance: float) -> None:
     rank = min(kept.known[x], KEPT - 1)
     last = rank
@@ -60,7 +60,7 @@ def _enter(kept: Reserve, x: int, slot: int, distance: float) -> None:
     kept.known[x], kept.reach[x] = last + 1, kept.distances[last, x]
 
 
-@compiled
+@compiled_part
 def _leave(kept: Reserve, x: int, slot: int) -> None:
     last = kept.known[x] - 1
     rank = 0
@@ -80,19 +80,19 @@ def ranks(kept: Reserve, absent: float) -> Ranks:
     return Ranks(near.copy(), first.copy(), following.copy(), second)
 
 
-@compiled
+@compiled_part
 def _rank(r: Ranks, kept: Reserve, x: int, absent: float) -> None:
     r.near[x], r.first[x] = kept.slots[0, x], kept.distances[0, x]
     r.next[x], r.second[x] = kept.slots[1, x], min(kept.distances[1, x], absent)
 
 
-@compiled
+@compiled_part
 def copy_of(r: Ranks) -> Ranks:
     """Return a copy of the ranks."""
     return Ranks(r.near.copy(), r.first.copy(), r.next.copy(), r.second.copy())
 
 
-@compiled
+@compiled_part
 def _insert(r: Ranks, x: int, slot: int, distance: float) -> None:
     if distance < r.first[x]:
         r.next[x], r.second[x] = r.near[x], r.first[x]
@@ -146,7 +146,7 @@ def joined(parts: list[Reserve]) -> Reserve:
     return Reserve(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
 
 
-@compiled
+@compiled_part
 def with_candidate(r: Ranks, row: Costs) -> Ranks:
     """Return the ranks with a candidate added, as slot -1."""
     result = copy_of(r)

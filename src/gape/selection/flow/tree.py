@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gape._support.compiled import compiled
+from gape._support.compiled import compiled_part
 from gape.core.types import Costs, Floats, Indices
 
 
@@ -49,7 +49,7 @@ class Network(NamedTuple):
     artificial: float  # cost of the start's arcs from the root into the sinks, above every real path
 
 
-@compiled
+@compiled_part
 def enqueue(net: Network, node: int) -> None:
     """Queue a node whose arcs may be violated, unless it is already queued."""
     if not net.queued[node]:
@@ -59,7 +59,7 @@ def enqueue(net: Network, node: int) -> None:
         net.ends[1] += 1
 
 
-@compiled
+@compiled_part
 def dequeue(net: Network) -> int:
     """Take the node that has waited longest."""
     node = net.queue[net.ends[0]]
@@ -69,7 +69,7 @@ def dequeue(net: Network) -> int:
     return int(node)
 
 
-@compiled
+@compiled_part
 def push(net: Network, node: int, key: float) -> None:
     """Put a node on the heap, unless it is there already."""
     if net.heaped[node]:
@@ -86,7 +86,7 @@ def push(net: Network, node: int, key: float) -> None:
     net.heap_keys[position], net.heap_nodes[position] = key, node
 
 
-@compiled
+@compiled_part
 def pop(net: Network) -> int:
     """Take the node with the largest key off the heap."""
     top = net.heap_nodes[0]
@@ -107,7 +107,7 @@ def pop(net: Network) -> int:
     return int(top)
 
 
-@compiled
+@compiled_part
 def link(net: Network, node: int, parent: int) -> None:
     """Attach a node, with its subtree, to a parent."""
     first = net.first_child[parent]
@@ -119,7 +119,7 @@ def link(net: Network, node: int, parent: int) -> None:
     net.first_child[parent] = node
 
 
-@compiled
+@compiled_part
 def unlink(net: Network, node: int) -> None:
     """Detach a node, with its subtree, from its parent."""
     before, after = net.previous_sibling[node], net.next_sibling[node]
@@ -131,7 +131,7 @@ def unlink(net: Network, node: int) -> None:
         net.previous_sibling[after] = before
 
 
-@compiled
+@compiled_part
 def shift_subtree(net: Network, top: int, change: float) -> None:
     """Add `change` to the potentials below `top`, update depths, and queue the nodes whose arcs it may violate."""
     p = net.root_costs.shape[0]
@@ -153,7 +153,7 @@ def shift_subtree(net: Network, top: int, change: float) -> None:
             child = net.next_sibling[child]
 
 
-@compiled
+@compiled_part
 def pivot(net: Network, source: int, target: int, cost: float) -> None:
     """Bring the arc source -> target (a sink or the root) into the tree."""
     reduced_cost = cost + net.potential[target] - net.potential[source]
