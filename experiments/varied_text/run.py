@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 from experiments.varied_text.listed import Continuing
 
 from gape._support.fingerprint import dataset_fingerprint
-from gape.core.protocols import Embedder, Generator, Selector
+from gape.core.protocols import Embedder, Generator, Selector, TopicGenerator
 from gape.core.types import Points
 from gape.embedders.cached import Cached
 from gape.embedders.sentence_transformers import SentenceTransformer
@@ -35,6 +35,7 @@ from gape.generators.labels import LabelledEmbedder, LabelledGenerator, PerLabel
 from gape.generators.prompted import PromptedText
 from gape.generators.prompts import Prompts, generic, load
 from gape.generators.resampled import ResampledText
+from gape.generators.topic_survey import TopicSurvey, times_for
 from gape.language.request import LanguageModel
 from gape.modalities import Records, load_texts
 from gape.runs.advice import usual_delta
@@ -64,6 +65,7 @@ class Dataset:
 DATASETS = {
     "pubmed": Dataset("abstract", "pubmed"),
     "reddit": Dataset("text", "reddit"),
+    "reddit-few": Dataset("text", "reddit"),  # posts of a few subreddits: experiments/topic_survey
     "yelp": Dataset("text", "yelp", "label2"),
     "goemotions": Dataset("text", "generic", words=20, domain="short comments on an internet forum"),
 }
@@ -88,6 +90,8 @@ class Variant:
     rule: Callable[[Plan, tuple[str, ...] | None], Selector] | None = None  # of plan and labels; not of the package
     votes: float | None = 1.0  # of a record, in multiples of the default; None: one vote
     writer: type[ResampledText] = ResampledText
+    survey: float = 0.0  # share of the budget that a survey of topics has
+    asking: type[TopicSurvey] = TopicSurvey
 
 
 # How texts were varied before, and from which start.
@@ -146,14 +150,18 @@ class Select:
 
 @dataclass(frozen=True)
 class VotesStudy(Study):
-    """A study whose methods have votes in multiples of the default."""
+    """A study whose methods have votes in multiples of the default, and a survey."""
 
     votes: Mapping[str, float] = field(default_factory=dict)
+    surveys: Mapping[str, float] = field(default_factory=dict)
 
     def plan_of(self, cell: Cell, method: Method, units: int) -> Plan:
         """Return the plan of a cell."""
         plan = super().plan_of(cell, method, units)
-        return plan.casting(max(1, round(self.votes.get(method.name, 1.0) * plan.votes_per_record)))
+        plan = plan.casting(max(1, round(self.votes.get(method.name, 1.0) * plan.votes_per_record)))
+        if not (share := self.surveys.get(method.name)):
+            return plan
+        return replace(plan, answers=(times_for(share, plan.rounds * plan.votes_per_unit),), sigma=-1.0)
 
 
 @dataclass(frozen=True)
@@ -174,10 +182,13 @@ class Build:
             made = PromptedText if "by" in self.variant.operator else self.variant.writer
             return made(model, prompts, **self.variant.operator)
 
-        if self.labels is None:
-            return writer(self.prompts), embedder
-        writers = {label: writer(about_label(self.prompts, self.label, label)) for label in self.labels}
-        return LabelledGenerator(writers), LabelledEmbedder(embedder, self.labels)
+        generator = writer(self.prompts)
+        if self.labels is not None:
+            writers = {label: writer(about_label(self.prompts, self.label, label)) for label in self.labels}
+            generator, embedder = LabelledGenerator(writers), LabelledEmbedder(embedder, self.labels)
+        if self.variant.survey and isinstance(generator, TopicGenerator):
+            generator = self.variant.asking(generator, embedder)
+        return generator, embedder
 
 
 @contextmanager
@@ -311,6 +322,7 @@ def main(variants: Mapping[str, Variant] = VARIANTS, description: str | None = _
             held_out=HELD_OUT,
             described={"prompts": data.prompts},
             votes={name: variants[name].votes or 1.0 for name in asked.variants},
+            surveys={name: variants[name].survey for name in asked.variants},
         ),
         parts(cast(Build, methods[0].build), records, asked),
         lambda salt: dataset_fingerprint((text.encode() for text in records.texts), salt),

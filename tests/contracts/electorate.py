@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from gape.core.protocols import Electorate
+from gape.core.protocols import Electorate, Respondents
+from gape.generators.topic_survey import NearestTopic
 
 
 class ElectorateContract:
@@ -32,6 +33,19 @@ class ElectorateContract:
         counts = self.make().count(self.candidates(1), 1)
         assert counts.shape == (1,)
         assert counts[0] >= 1
+
+    def test_each_unit_answers_a_survey_with_one_record(self) -> None:
+        electorate = self.make()
+        if not isinstance(electorate, Respondents):
+            return  # and a survey is refused (tests/privacy)
+        topics = NearestTopic(self.candidates(), 3)
+        counts = electorate.answer(topics, 0)
+        assert counts.dtype == np.int64
+        once, *others = counts.reshape(3, 7)
+        assert all(np.array_equal(once, other) for other in others)
+        everyone = electorate.answer(NearestTopic(self.candidates(1), 1), 0)
+        assert once.sum() == everyone[0] >= 12
+        assert np.array_equal(counts, electorate.answer(topics, 0))
 
     def test_the_fingerprint_depends_on_the_salt_only(self) -> None:
         first, again = (self.make().fingerprint(b"a" * 32) for _ in range(2))

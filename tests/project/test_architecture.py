@@ -124,7 +124,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed(code: str) -> None:
 
 
 def test_only_the_release_step_asks_for_exact_counts() -> None:
-    readers = set()
+    readers, counters = set(), set()
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
             asks = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "count" and len(node.args) == 2
@@ -132,6 +132,9 @@ def test_only_the_release_step_asks_for_exact_counts() -> None:
                 readers.add(str(path.relative_to(SOURCE)))
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "electorate.answer":
                 readers.add(str(path.relative_to(SOURCE)))
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "questions.tally":
+                counters.add(str(path.relative_to(SOURCE)))
+    assert counters == {"voting/electorate.py", "voting/streamed.py"}
     # A worker of a cluster counts its share for the release, and a device of a federation adds its own noise.
     assert readers == {
         "privacy/release.py",

@@ -1,6 +1,7 @@
 """The loop with votes from devices."""
 
 import math
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from distributed.federated.devices import InMemory, make_devices, records
-from gape.core.errors import PrivacyError, ServiceError
+from gape.core.errors import InputError, PrivacyError, ServiceError
 from gape.core.types import as_samples
 from gape.distributed.federated import FederatedElectorate, Terms
 from gape.embedders.identity import IdentityEmbedder
@@ -18,10 +19,11 @@ from gape.embedders.minilm import MiniLM
 from gape.evolution.plan import Plan
 from gape.evolution.state import State
 from gape.generators.corpus import CorpusText
+from gape.generators.topic_survey import NearestTopic
 from gape.modalities import Columns, Mixed
 from gape.privacy.accounting import Release
 from gape.privacy.ledger import Account, Budget, Ledger
-from gape.privacy.release import release_votes
+from gape.privacy.release import release_answers, release_votes
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.federated import run_federated
 from gape.runs.folder.layout import Layout
@@ -130,6 +132,18 @@ def test_a_plan_that_the_terms_do_not_grant_is_refused(plan: Plan, channel: InMe
     with pytest.raises(PrivacyError, match=r"with Terms\.for_plan"):
         run(tmp_path, channel, plan=plan)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_survey_is_refused(channel: InMemory, tmp_path: Path) -> None:
+    surveyed = replace(PLAN, answers=(2,), sigma=-1.0)
+    with pytest.raises(InputError, match=r"devices vote and answer no survey, got answers .*; make the plan without"):
+        run(tmp_path, channel, plan=surveyed)
+    questions = NearestTopic(np.zeros((2, 2), dtype=np.float32), 2)
+    with closing(Ledger(":memory:", Budget(PLAN.epsilon, PLAN.delta))) as ledger:
+        asked = FederatedElectorate(TERMS, channel), questions, 0, surveyed.survey, Account(ledger, "run")
+        with pytest.raises(InputError, match="these records cannot answer a survey; make the plan without one"):
+            release_answers(*asked)
+        assert not ledger.releases()
 
 
 def test_a_ledger_with_a_smaller_delta_is_refused(channel: InMemory, tmp_path: Path) -> None:

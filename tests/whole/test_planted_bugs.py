@@ -20,6 +20,7 @@ from gape.audit import PlanAudit, audit_plan, audit_run
 from gape.core.errors import BudgetError, PrivacyError, RunError
 from gape.core.types import Counts, NoisyVotes, Points
 from gape.evolution.plan import Plan
+from gape.generators.topic_survey import NearestTopic, TopicSurvey
 from gape.modalities.rows import survey
 from gape.privacy import accounting, release
 from gape.privacy.ledger import Account, Budget, Ledger
@@ -446,6 +447,27 @@ def test_a_question_counted_in_two_bins_is_found_by_the_audit() -> None:
 
     with planted(survey.Questions, "tally", twice):
         assert "answers" in failed(attacked(plan(rounds=1)))
+
+
+def test_a_text_counted_for_two_topics_is_found_by_the_audit() -> None:
+    tally = NearestTopic.tally
+
+    def twice(self: NearestTopic, encoded: Any) -> Counts:
+        counts = tally(self, encoded)
+        return counts + np.roll(counts, 1)
+
+    with planted(NearestTopic, "tally", twice):
+        assert "answers" in failed(attacked(plan(rounds=1)))
+
+
+def test_a_topic_asked_for_more_often_than_planned_is_found_by_the_release_step() -> None:
+    asked = TopicSurvey.questions
+
+    def more(self: TopicSurvey, answers: Any, sigma: float, most: int) -> NearestTopic:
+        return asked(self, answers, sigma, most + 1)
+
+    with planted(TopicSurvey, "questions", more), pytest.raises(PrivacyError, match="questions are asked"):
+        attacked(plan(rounds=1))
 
 
 def test_more_questions_than_planned_are_found_by_the_release_step() -> None:

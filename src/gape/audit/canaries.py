@@ -57,9 +57,9 @@ class CanaryQuestions:
         """Identify the questions."""
         return f"canaries {self.per_record} {self.bins}"
 
-    def encode(self, samples: Samples) -> Indices:
+    def encode(self, content: Samples | None, points: Points) -> Indices:  # noqa: ARG002  (the content tells)
         """Return the first bin of each record, (n,)."""
-        return np.array([int(sample) for sample in samples], dtype=np.int64)
+        return np.array([int(sample) for sample in (content if content is not None else ())], dtype=np.int64)
 
     def tally(self, encoded: Indices) -> Counts:
         """Count the answers, (bins,)."""

@@ -27,11 +27,11 @@ def check_answers(neighbours: Neighbours) -> Check:
     """
     most, largest, passed = 0, 0, True
     for rehearsal in filter(None, (kind.rehearsal() for kind in known_kinds())):
-        planned = rehearsal.survey.per_record
+        planned = rehearsal.answers
         for users in (False, True):
             answers: list[NoisyVotes] = []
             for number in range(1, len(planned) + 1):
-                questions = rehearsal.survey.questions(answers, _SIGMA)
+                questions = rehearsal.survey.questions(answers, _SIGMA, planned[number - 1])
                 releases = [Release(0.0, neighbours, count) for count in planned[:number]]
                 turn = number - len(planned)
                 changed = "other" if neighbours == "replace" else "none"
@@ -53,7 +53,7 @@ def _respondents(rehearsal: Rehearsal, unit: str, *, users: bool) -> LocalElecto
     own = np.repeat(own, _OWN if users else 1, axis=0)
     content = np.concatenate([own, rehearsal.records])
     units = ["canary"] * len(own) + [str(number) for number in range(len(rehearsal.records))] if users else None
-    return LocalElectorate(np.zeros((len(content), 1), dtype=np.float32), units=units, content=content)
+    return LocalElectorate(rehearsal.embedder.embed(content), units=units, content=content)
 
 
 def _without_noise(

@@ -184,7 +184,8 @@ def _cost(settings: Settings, expected: Outlook) -> str:
 def _votes(chosen: Plan, unit: str) -> str:
     """Say for how many candidates a record votes, how many votes a user has, and what a survey asks."""
     if chosen.answers:
-        asked = f"each {unit} gives at most {sum(chosen.answers)} answers to the survey"
+        most, share = sum(chosen.answers), sum(chosen.answers) / chosen.counted
+        asked = f"each {unit} gives at most {most} answers to the survey, {share:.0%} of the privacy budget"
         return f"{asked}; {_votes(replace(chosen, answers=()), unit)}" if chosen.rounds else asked
     count = chosen.votes_per_record
     cast = "each record votes for its nearest candidate"
@@ -194,7 +195,8 @@ def _votes(chosen: Plan, unit: str) -> str:
 
 
 def _noise(chosen: Plan) -> str:
-    survey = f"in {len(chosen.answers)} releases of a survey" if chosen.answers else ""
+    releases = len(chosen.answers)
+    survey = f"in {releases} releases of a survey" if releases > 1 else "in a survey" if releases else ""
     rounds = f"in each of {chosen.rounds} rounds" if chosen.rounds else ""
     where = " and ".join(filter(None, (survey, rounds)))
     return f"sigma {chosen.sigma:.4g} on every {'count' if survey else 'vote'}, {where}"

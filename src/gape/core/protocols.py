@@ -53,8 +53,11 @@ class Questions(Protocol):
         """Identify the questions."""
         ...
 
-    def encode(self, samples: Samples) -> Any:
-        """Return what all questions of the survey ask about, one entry per sample. A record affects only its own."""
+    def encode(self, content: Samples | None, points: Points) -> Any:
+        """Return what all questions of the survey ask about, one entry per record. A record affects only its own.
+
+        Records are given by their content, None if only their embeddings are held, and by their embeddings, (n, d).
+        """
         ...
 
     def tally(self, encoded: Any) -> Counts:
@@ -66,17 +69,28 @@ class Questions(Protocol):
 class SurveyGenerator(Generator, Protocol):
     """A generator that first asks the records public questions, in one or more releases, and writes by the answers."""
 
-    @property
-    def per_record(self) -> tuple[int, ...]:
-        """The largest number of answers that a record gives to each release."""
-        ...
+    def questions(self, answers: Sequence[NoisyVotes], sigma: float, most: int) -> Questions:
+        """Return the questions of the next release, given the noisy answers to those before.
 
-    def questions(self, answers: Sequence[NoisyVotes], sigma: float) -> Questions:
-        """Return the questions of the next release, given the noisy answers to those before."""
+        A record may give at most `most` answers.
+        """
         ...
 
     def informed(self, answers: Sequence[NoisyVotes], sigma: float) -> Generator:
         """Return the generator that knows the noisy answers to all releases."""
+        ...
+
+
+@runtime_checkable
+class TopicGenerator(Generator, Protocol):
+    """A generator whose random samples are about public topics, and that can favour some of them."""
+
+    def topics(self) -> Samples:
+        """Return one public sample that stands for each topic, (k, ...)."""
+        ...
+
+    def favouring(self, shares: Floats) -> Generator:
+        """Return the generator that draws topics with these probabilities, (k,)."""
         ...
 
 

@@ -77,8 +77,8 @@ def _asked(
     if not isinstance(generator, SurveyGenerator):
         raise InputError("the plan has a survey, and the generator asks none; leave answers out of the plan")
     answers: tuple[NoisyVotes, ...] = ()
-    for number in range(1, len(plan.answers) + 1):
-        questions = generator.questions(answers, plan.sigma)
+    for number, most in enumerate(plan.answers, start=1):
+        questions = generator.questions(answers, plan.sigma, most)
         turn = number - len(plan.answers)  # ..., -1, 0: before round 1
         noisy = release_answers(electorate, questions, turn, plan.survey[:number], account, noise)
         answers = (*answers, noisy)

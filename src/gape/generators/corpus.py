@@ -1,7 +1,7 @@
 """Texts from a public corpus. No model writes them, so all of them read well."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,9 +10,13 @@ from gape._support.geometry import distances
 from gape.core.errors import InputError
 from gape.core.protocols import Embedder
 from gape.core.types import Floats, Indices, Points, Samples, as_samples
+from gape.voting.nearest import nearest
 
 # Distances kept at once, in float64: 32 MB.
 _BLOCK = 2**22
+
+_TOPICS = 100  # texts that stand for topics; and at most one in _PER_TOPIC texts
+_PER_TOPIC = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +29,7 @@ class CorpusText:
 
     texts: Sequence[str]
     embedder: Embedder
+    shares: Floats | None = field(default=None, repr=False)  # (N,), with which random texts are drawn; alike if None
 
     def __post_init__(self) -> None:
         if len(self._positions) < 2:
@@ -34,8 +39,20 @@ class CorpusText:
         """Draw `count` texts without replacement, starting over when the corpus is used up."""
         corpus = self._corpus
         rounds = -(-count // len(corpus))
-        order = [rng.permutation(len(corpus)) for _ in range(rounds)]
+        order = [self._shuffled(rng) for _ in range(rounds)]
         return corpus[np.concatenate(order)[:count]] if order else corpus[:0].copy()
+
+    def topics(self) -> Samples:
+        """Return some texts of the corpus, the same ones each time: a topic is the texts that are nearest to one."""
+        count = max(1, min(_TOPICS, len(self._corpus) // _PER_TOPIC))
+        return self._corpus[np.random.default_rng(0).permutation(len(self._corpus))[:count]]
+
+    def favouring(self, shares: Floats) -> "CorpusText":
+        """Return the generator that draws texts of these topics with these probabilities."""
+        topic = nearest(self._points, self._embed(self.topics()))
+        sizes = np.bincount(topic, minlength=len(shares))
+        drawn = shares[topic] / sizes[topic]
+        return replace(self, shares=drawn / drawn.sum())
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Draw one neighbour of each sample. Samples that are not in the corpus are embedded first."""
@@ -55,6 +72,12 @@ class CorpusText:
             for i, rank in enumerate(ranks[rows]):
                 neighbours[start + i] = np.argpartition(away[i], rank)[rank]
         return self._corpus[neighbours]
+
+    def _shuffled(self, rng: np.random.Generator) -> Indices:
+        """Draw an order of the texts, in which those with larger shares come sooner."""
+        if self.shares is None:
+            return rng.permutation(len(self._corpus))
+        return np.argsort(rng.exponential(size=len(self.shares)) / self.shares)
 
     @cached_property
     def _positions(self) -> dict[str, int]:

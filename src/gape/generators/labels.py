@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gape.core.errors import InputError
-from gape.core.protocols import Candidates, Embedder, Generator, InformedSelector, Selection, Selector
+from gape.core.protocols import Candidates, Embedder, Generator, InformedSelector, Selection, Selector, TopicGenerator
 from gape.core.types import Floats, Indices, NoisyVotes, Points, Samples
 
 LABELLED = np.dtype([("label", object), ("text", object)])
@@ -59,6 +59,24 @@ class LabelledGenerator:
             if size := per_label + (index < more):
                 parts.append(labelled([label] * size, generator.random(size, rng)))
         return np.concatenate(parts)
+
+    def topics(self) -> Samples:
+        """Return the topics of each label, label by label."""
+        parts = [np.empty(0, dtype=LABELLED)]
+        for label, generator in self.generators.items():
+            topics = generator.topics() if isinstance(generator, TopicGenerator) else parts[0]["text"]
+            parts.append(labelled([label] * len(topics), topics))
+        return np.concatenate(parts)
+
+    def favouring(self, shares: Floats) -> "LabelledGenerator":
+        """Return the generator that draws the topics of a label in proportion to their shares."""
+        favoured, start = dict(self.generators), 0
+        for label, generator in self.generators.items():
+            if isinstance(generator, TopicGenerator):
+                own = shares[start : start + len(generator.topics())]
+                start += len(own)
+                favoured[label] = generator.favouring(own / own.sum())
+        return LabelledGenerator(favoured)
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Write one variation of each sample, with the same label and in the same order."""

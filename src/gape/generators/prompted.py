@@ -1,8 +1,8 @@
 """Texts by prompts, for chat models that cannot continue a given opening."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
@@ -41,6 +41,14 @@ class PromptedText:
     def random(self, count: int, rng: np.random.Generator) -> Samples:
         """Draw `count` texts of the domain."""
         return draw(self.model, self.prompts, count, self.temperature, rng, distinct=self.distinct)
+
+    def topics(self) -> Samples:
+        """Return the topics of the prompts."""
+        return as_samples(list(self.prompts.topics))
+
+    def favouring(self, shares: Floats) -> Self:
+        """Return the generator that draws topics with these probabilities."""
+        return replace(self, prompts=self.prompts.favouring(shares.tolist()))
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Rephrase each sample with its scale as temperature, or mask words with that probability and fill them in."""

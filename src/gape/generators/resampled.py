@@ -1,8 +1,9 @@
 """Texts by resampling, for models that can continue a given opening and so rewrite any part of a text."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 import numpy as np
 
@@ -82,6 +83,14 @@ class ResampledText:
     def random(self, count: int, rng: np.random.Generator) -> Samples:
         """Draw `count` texts of the domain."""
         return draw(self.model, self.prompts, count, self.temperature, rng, opened=True, distinct=self.distinct)
+
+    def topics(self) -> Samples:
+        """Return the topics of the prompts."""
+        return as_samples(list(self.prompts.topics))
+
+    def favouring(self, shares: Floats) -> Self:
+        """Return the generator that draws topics with these probabilities."""
+        return replace(self, prompts=self.prompts.favouring(shares.tolist()))
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Rewrite a share of each sample's words, given by its scale."""

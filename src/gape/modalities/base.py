@@ -46,6 +46,8 @@ class Rehearsal:
     """A survey of made-up records. `one` and `other` are records, (1,), that differ in everything that is asked."""
 
     survey: SurveyGenerator
+    answers: tuple[int, ...]  # of a record, to each release
+    embedder: Embedder
     records: Samples
     one: Samples
     other: Samples
@@ -91,7 +93,7 @@ class Modality:
     captioners: ClassVar[tuple[str, ...]] = ()
     captioned: ClassVar[Mapping[str, Any]] = {}
 
-    surveyed: ClassVar[bool] = False  # whether records can answer a survey before the first round
+    surveyed: ClassVar[bool] = False  # whether its own generator can fit records to a survey, which replaces the rounds
     has_words: ClassVar[bool] = False  # whether near copies are recognised by the words that records share
     plain_texts: ClassVar[bool] = False  # whether a record is a text and nothing else
     on_workers: ClassVar[bool] = False  # whether the workers of a cluster can read it
@@ -184,6 +186,10 @@ class Modality:
 
     def survey_generator(self) -> SurveyGenerator:
         """Return the generator that asks the records public questions before it writes."""
+        raise InputError(f"{self.nouns} answer no survey; leave it out")
+
+    def survey_answers(self) -> tuple[int, ...]:
+        """Return the largest number of answers that a record gives to each release of that survey."""
         raise InputError(f"{self.nouns} answer no survey; leave it out")
 
     @classmethod

@@ -79,7 +79,7 @@ def release_answers(
             "questions are asked; make the plan with the survey's per_record"
         )
     if not isinstance(electorate, Respondents):
-        raise InputError("these records cannot answer a survey; leave the survey out, or read them as rows of a table")
+        raise InputError("these records cannot answer a survey; make the plan without one")
     stored = account.stored(turn, questions.digest)
     if stored is not None:
         return stored

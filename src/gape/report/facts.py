@@ -93,7 +93,8 @@ def guarantee(record: RunRecord) -> dict[str, str]:
     }
     if plan.answers:
         before = "" if plan.by_survey else " before the first round"
-        asked = f"at most {sum(plan.answers)} in {len(plan.answers)} releases{before}"
+        releases = "one release" if len(plan.answers) == 1 else f"{len(plan.answers)} releases"
+        asked = f"at most {sum(plan.answers)} in {releases}{before}"
         terms[f"Answers per {unit} to public questions"] = asked
     if plan.by_survey:
         terms["Mechanism"] = "Noisy answers to public questions, with discrete Gaussian noise on each count."

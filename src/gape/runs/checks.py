@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gape._support.values import brief
 from gape.core.errors import InputError
 from gape.modalities import is_part
+from gape.runs.presets import refuse_survey
 
 if TYPE_CHECKING:
     from gape.runs.settings import Settings
@@ -54,8 +55,7 @@ def check_modality(settings: Settings) -> None:
         if head not in {form.partition(":")[0] for form in forms} and is_part(head):
             known = ", ".join(forms) or "your own, in Python"
             raise InputError(f"the {part} {brief(spec)} is not for {kind.nouns}; use {known}")
-    if settings.survey and not (kind.surveyed and settings.generator == kind.name):
-        raise InputError(f"{kind.nouns} by the generator {brief(settings.generator)} answer no survey; leave it out")
+    refuse_survey(kind, settings.survey, settings.rounds, settings.generator, bare=settings.bare_prompts)
     if settings.on_ray and not kind.on_workers:
         raise InputError(
             f"{kind.nouns} are read by this process, not with engine {brief(settings.engine)}; leave it out"

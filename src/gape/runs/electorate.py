@@ -148,7 +148,7 @@ def make_electorate(
         return StreamedElectorate(
             private, votes_per_unit=votes[0], votes_per_record=per_record, marks=_marks(settings, private)
         )
-    if not settings.rounds:  # records answer a survey and never vote
+    if not settings.rounds:  # rows answer a survey by their cells and never vote
         points = np.zeros((len(private), 1), dtype=np.float32)
     elif settings.labels is None or private.labels is None:
         points = embedder.embed(private.content)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from gape.core.errors import PrivacyError
+from gape.core.errors import InputError, PrivacyError
 from gape.core.protocols import Embedder, Generator, Selector
 from gape.distributed.federated.electorate import FederatedElectorate
 from gape.evolution.plan import Plan
@@ -32,6 +32,8 @@ def run_federated(
     collude than the terms allow. Against the server the guarantee is `terms.epsilon`, which also counts spare ballots.
     If too few devices can be reached, the run stops, and the same call resumes it.
     """
+    if plan.answers:
+        raise InputError(f"devices vote and answer no survey, got answers {plan.answers}; make the plan without them")
     terms = electorate.terms
     agreed = (terms.sigma, terms.delta, terms.neighbours)
     if (plan.sigma, plan.delta, plan.neighbours) != agreed or plan.rounds > terms.ballots:

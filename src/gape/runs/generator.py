@@ -14,13 +14,15 @@ import numpy as np
 
 from gape._support.fingerprint import dataset_fingerprint
 from gape._support.parallel import cores
+from gape._support.values import brief
 from gape.core.errors import InputError, PrivacyError
-from gape.core.protocols import Embedder, Generator
+from gape.core.protocols import Embedder, Generator, TopicGenerator
 from gape.generators.corpus import CorpusText
-from gape.generators.labels import LabelledGenerator
+from gape.generators.labels import LabelledEmbedder, LabelledGenerator
 from gape.generators.prompted import PromptedText
 from gape.generators.prompts import Prompts, generic, load, topics_from_model
 from gape.generators.resampled import ResampledText
+from gape.generators.topic_survey import TopicSurvey
 from gape.language.embedded import EmbeddedModel
 from gape.language.locate import locate
 from gape.language.painting import WithPainter
@@ -140,7 +142,7 @@ def make_generator(
     settings: Settings, model: LanguageModel | None, prompts: Prompts, embedder: Embedder | None
 ) -> Generator:
     """Return the generator, with one part per label if there are labels. A corpus needs the embedder."""
-    if settings.survey:
+    if settings.survey and settings.kind.owns(settings.generator):
         return settings.records.survey_generator()
     if settings.own_generator:
         made = partial(settings.records.make_generator, settings.generator, model=model)
@@ -160,9 +162,22 @@ def make_generator(
         prompted = PromptedText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
         return settings.records.written(prompted, painter)
 
+    generator: Generator
     if settings.labels is None:
-        return writer(prompts)
-    return LabelledGenerator({label: writer(about_label(prompts, settings.label, label)) for label in settings.labels})
+        generator = writer(prompts)
+    else:
+        about = {label: about_label(prompts, settings.label, label) for label in settings.labels}
+        generator = LabelledGenerator({label: writer(own) for label, own in about.items()})
+    return generator if not settings.survey else _surveyed(settings, generator, embedder)
+
+
+def _surveyed(settings: Settings, generator: Generator, embedder: Embedder | None) -> Generator:
+    """Return the generator that asks for topics first. Without an embedder, nothing can be asked any more."""
+    if not isinstance(generator, TopicGenerator) or not len(generator.topics()):
+        raise InputError(f"a survey asks for topics, and {brief(settings.generator)} names none; leave the survey out")
+    if embedder is not None and settings.labels is not None:
+        embedder = LabelledEmbedder(embedder, settings.labels)
+    return TopicSurvey(generator, embedder)
 
 
 def describe_writer(settings: Settings) -> WritingFigures:

@@ -36,6 +36,9 @@ def _default(settings: Settings) -> Method:
     estimated, remembered = estimates_votes(settings), remembers_votes(settings)
     first = "the first 50" if remembered else "the first half"
     departures = [
+        "a survey decides which topics the first texts are about"
+        if settings.survey and settings.kind.has_words
+        else "",
         _votes(settings) if settings.votes_per_record != 1 and not estimated else "",
         "votes are estimated from all noisy votes" if estimated else "",
         "noisy votes are combined with those of the round before" if remembered else "",

@@ -7,6 +7,7 @@ from gape.core.errors import InputError, PrivacyError
 from gape.distributed.cluster import RayElectorate
 from gape.evolution.plan import Plan
 from gape.generators.prompts import load
+from gape.generators.topic_survey import times_for
 from gape.language.locate import check_name
 from gape.privacy.accounting import Neighbours
 from gape.runs.advice import samples_for, suitable_votes, usual_delta
@@ -113,8 +114,17 @@ def make_plan(settings: Settings) -> Plan:
         votes_per_unit=_known(settings.votes_per_unit),
         votes_per_record=_known(settings.votes_per_record),
         seed=settings.seed,
-        answers=settings.records.survey_generator().per_record if settings.survey else (),
+        answers=_answers(settings),
     )
+
+
+def _answers(settings: Settings) -> tuple[int, ...]:
+    """Return the number of answers of a unit to each release of the survey."""
+    if not settings.survey:
+        return ()
+    if settings.kind.owns(settings.generator):
+        return settings.records.survey_answers()
+    return (times_for(settings.survey, settings.rounds * _known(settings.votes_per_unit)),)
 
 
 def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], int]:
@@ -165,7 +175,12 @@ def refuse_unknown(settings: Settings) -> None:
     settings.records  # noqa: B018  (rejects a schema that is not one)
     refuse_idle_caps(settings)
     if settings.prompts is not None:
-        load(settings.prompts)  # refuses unknown prompts
+        named = load(settings.prompts).topics  # refuses unknown prompts
+        if settings.survey and writes(settings) and not named:
+            raise InputError(
+                f"a survey asks for topics, and the prompts {settings.prompts} name none; add {{topic}} to them, or "
+                "leave the survey out"
+            )
     variations_of(settings)
 
 

@@ -118,11 +118,11 @@ class Settings:
         None, "Evolution", "Number of samples (m). Defaults to as many as votes can tell apart."
     )
     rounds: int = _setting(6, "Evolution", "Voting rounds (T). Tables: 0 with a survey, else 20.")
-    survey: bool = _setting(
-        default=False,
-        group="Evolution",
-        text="Ask the records for noisy counts of columns and pairs of columns before the first round, and start with "
-        "rows that fit them. The default for tables.",
+    survey: float = _setting(
+        0.0,
+        "Evolution",
+        "Share of the privacy budget that a survey has before the first round. Texts: what they are about decides "
+        "the topics of the initial texts. Tables: 1, without rounds, and rows are made that fit the survey.",
     )
     initial: int | None = _setting(
         None,
@@ -262,6 +262,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
+        if isinstance(self.survey, bool):  # as older versions have it
+            object.__setattr__(self, "survey", float(self.survey))
         for name, kind in ((setting.name, hints[setting.name]) for setting in fields(self)):
             value = getattr(self, name)
             try:

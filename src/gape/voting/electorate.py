@@ -20,7 +20,7 @@ class LocalElectorate:
     most `votes_per_unit` votes per round, each for a different candidate, however many records it has. In each round
     its next votes_per_unit / votes_per_record records vote, taking turns in their order, and equal votes of the same
     unit count once. So the votes of a unit have L2 norm at most sqrt(votes_per_unit), and they depend on nobody else's
-    data. To a survey about the `content` of the records, one record of each unit answers.
+    data. To a survey, one record of each unit answers, by its `content` or by its embedding.
     """
 
     def __init__(
@@ -73,10 +73,8 @@ class LocalElectorate:
 
     def answer(self, questions: Questions, turn: int) -> Counts:
         """Count the answers of one record of each unit. Private: for `release_answers` only."""
-        if self._content is None:
-            raise InputError("these records have no content that a survey could ask about; leave the survey out")
         if self._encoded is None:
-            self._encoded = questions.encode(self._content)
+            self._encoded = questions.encode(self._content, self._private)
         speakers = None if self._units is None else self._units.speakers(turn, 1)[0]
         return questions.tally(self._encoded if speakers is None else self._encoded[speakers])
 

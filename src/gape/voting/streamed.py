@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gape.core.errors import InputError, RunError
+from gape.core.protocols import Questions
 from gape.core.types import Counts, Indices, Points
 from gape.voting.electorate import records_speaking
 from gape.voting.several import several_nearest
@@ -97,7 +98,7 @@ class StreamedElectorate:
         step = users if most == 1 else max(1, _BALLOTS // self._votes_per_unit)
         for low in range(0, max(1, users), max(1, step)):
             ballots = [np.empty(0, dtype=np.int64)]
-            for points, owners in self._speaking(turn, low, low + step):
+            for points, owners in self._speaking(turn, low, low + step, most):
                 winners = several_nearest(points, candidates, self._votes_per_record)
                 if most == 1:
                     counts += np.bincount(winners.ravel(), minlength=v)
@@ -106,8 +107,18 @@ class StreamedElectorate:
             counts += np.bincount(np.unique(np.concatenate(ballots)) % v, minlength=v)
         return counts
 
-    def _speaking(self, turn: int, low: int, high: int) -> Iterator[tuple[Points, Indices]]:
-        """Read the vectors that vote in round `turn`, of users `low` to `high` - 1 if any, and their users."""
+    def answer(self, questions: Questions, turn: int) -> Counts:
+        """Count the answers of one record of each unit. Private: for `release_answers` only."""
+        counts = np.zeros(questions.bins, dtype=np.int64)
+        for points, _ in self._speaking(turn, 0, self._folder.units, 1):
+            counts += questions.tally(questions.encode(None, points))
+        return counts
+
+    def _speaking(self, turn: int, low: int, high: int, most: int) -> Iterator[tuple[Points, Indices]]:
+        """Read the vectors of `most` records of each user in round `turn`, of users `low` to `high` - 1 if any.
+
+        Their users come with them.
+        """
         if not self._trusted:
             self._check_indices()
         stretches = list(self._stretches())
@@ -116,7 +127,7 @@ class StreamedElectorate:
 
         def read(number: int) -> tuple[Points, Indices] | None:
             stretch = stretches[number]
-            rows, owners = self._speakers(stretch, turn, low, high)
+            rows, owners = self._speakers(stretch, turn, low, high, most)
             if self._trusted and rows is not None and not len(rows):
                 return None
             points = reader.read(stretch, buffers[number % 2])
@@ -132,7 +143,7 @@ class StreamedElectorate:
                     yield speaking
         self._trusted = True
 
-    def _speakers(self, stretch: _Stretch, turn: int, low: int, high: int) -> tuple[Indices | None, Indices]:
+    def _speakers(self, stretch: _Stretch, turn: int, low: int, high: int, most: int) -> tuple[Indices | None, Indices]:
         """Return the rows of a stretch that vote, None for all of them, and their users.
 
         Record number r of a user with s records votes if it is among the k records whose turn it is:
@@ -141,8 +152,8 @@ class StreamedElectorate:
         if self.unit == "record":
             return None, np.empty(0, dtype=np.int64)
         owner, number, size = self._indices(UNITS, stretch, 3).reshape(-1, 3).astype(np.int64).T
-        waits = (number - (turn - 1) * self._most) % size
-        rows = np.flatnonzero((waits < self._most) & (owner >= low) & (owner < high))
+        waits = (number - (turn - 1) * most) % size
+        rows = np.flatnonzero((waits < most) & (owner >= low) & (owner < high))
         return rows, owner[rows]
 
     def _marked(self, stretch: _Stretch, points: Points, rows: Indices | None) -> Points:

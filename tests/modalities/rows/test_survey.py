@@ -33,6 +33,7 @@ SCHEMA = Schema(
         "late": Choices(("no", "yes")),
     }
 )
+NO_POINTS = np.zeros((0, 1), dtype=np.float32)  # rows answer by their cells
 
 
 def table(count: int, seed: int = 0) -> Floats:
@@ -85,7 +86,7 @@ def asked(survey: TableSurvey, codes: Floats, sigma: float) -> list[tuple[Questi
     rng, found = np.random.default_rng(1), []
     for _ in survey.per_record:
         questions = survey.questions(answers, sigma)
-        counts = questions.tally(questions.encode(SCHEMA.lines(codes)))
+        counts = questions.tally(questions.encode(SCHEMA.lines(codes), NO_POINTS))
         answers.append(counts + np.rint(sigma * rng.normal(size=len(counts))).astype(np.int64))
         found.append((questions, counts))
     return found
@@ -97,7 +98,7 @@ def test_one_record_moves_as_many_counts_as_the_plan_accounts_for() -> None:
     other = codes.copy()
     other[17] = [90, np.nan, np.nan, 1 - codes[17, 3]]
     for (questions, counts), planned in zip(asked(survey, codes, 20.0), survey.per_record, strict=True):
-        moved = np.abs(counts - questions.tally(questions.encode(SCHEMA.lines(other))))
+        moved = np.abs(counts - questions.tally(questions.encode(SCHEMA.lines(other), NO_POINTS)))
         assert counts.sum() == len(codes) * questions.per_record
         assert questions.per_record <= planned
         assert moved.max() == 1
@@ -146,7 +147,7 @@ def test_paid_answers_are_returned_again() -> None:
         again = release_answers(electorate(table(500, seed=5)), questions, 0, planned, account)
         assert len(ledger.releases()) == ledger.surveyed("run") == 1
     np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, questions.tally(questions.encode(SCHEMA.lines(codes))))
+    assert not np.array_equal(first, questions.tally(questions.encode(SCHEMA.lines(codes), NO_POINTS)))
 
 
 def test_the_rows_have_the_columns_and_pairs_of_the_records() -> None:
@@ -208,9 +209,9 @@ def test_few_columns_and_few_records_are_enough(
     schema, rng = Schema(columns), np.random.default_rng(0)
     codes = np.round(rng.random((records, len(columns))))
     survey, answers = SurveyedRows(schema), list[NoisyVotes]()
-    for _ in survey.per_record:
-        questions = survey.questions(answers, sigma)
-        counts = questions.tally(questions.encode(schema.lines(codes)))
+    for most in survey.per_record:
+        questions = survey.questions(answers, sigma, most)
+        counts = questions.tally(questions.encode(schema.lines(codes), NO_POINTS))
         answers.append(counts + np.rint(sigma * rng.normal(size=len(counts))).astype(np.int64))
     made = schema.codes(survey.informed(answers, sigma).random(50, rng))
     assert made.shape == (50, len(columns))
@@ -226,7 +227,7 @@ def test_wide_tables_ask_a_bounded_number_of_questions() -> None:
 
 def test_a_question_asked_twice_is_answered_twice() -> None:
     questions = Questions(SCHEMA, (Question((3,), (np.arange(2),), times=2),))
-    counts = questions.tally(questions.encode(SCHEMA.lines(table(100))))
+    counts = questions.tally(questions.encode(SCHEMA.lines(table(100)), NO_POINTS))
     np.testing.assert_array_equal(counts[:2], counts[2:])
     np.testing.assert_array_equal(questions.means(counts)[0], counts[:2])
 

@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 
 from gape.core.errors import InputError, PrivacyError
+from gape.core.protocols import Questions
 from gape.core.types import Counts, Points
 from gape.distributed.cluster.crew import PATIENCE, Crew
 from gape.distributed.cluster.session import connected_ray
@@ -130,14 +131,11 @@ class RayElectorate:
     def count(self, candidates: Points, turn: int) -> Counts:
         """Count the votes of round `turn` on all workers. Private: for `release_votes` only."""
         candidates = check_points(candidates, "candidate embeddings")
-        public = self._ray.put(candidates)  # one copy for all workers of a machine
-        pieces = math.ceil(candidates.shape[0] * np.dtype(np.int64).itemsize / _BYTES_AT_ONCE)
-        questions = {number: (public, turn, self._votes, *self._known(number)) for number in range(len(self._shards))}
-        votes = self._crew.ask_all("vote", questions, pieces)
-        total = np.zeros(len(candidates), dtype=np.int64)
-        for counted in votes.values():
-            total += np.concatenate(counted)
-        return total
+        return self._summed("vote", candidates, len(candidates), turn, self._votes)
+
+    def answer(self, questions: Questions, turn: int) -> Counts:
+        """Count the answers to a survey on all workers. Private: for `release_answers` only."""
+        return self._summed("respond", questions, questions.bins, turn)
 
     def holds_any(self, public: frozenset[bytes]) -> bool:
         """Return whether a text of any worker is among public ones, given by their `text_digest`."""
@@ -155,6 +153,16 @@ class RayElectorate:
     def close(self) -> None:
         """End the workers, and with them the records in their memory."""
         self._crew.close()
+
+    def _summed(self, method: str, asked: object, bins: int, *more: object) -> Counts:
+        """Ask all workers for counts, (bins,), and add these up."""
+        public = self._ray.put(asked)  # one copy for all workers of a machine
+        pieces = math.ceil(bins * np.dtype(np.int64).itemsize / _BYTES_AT_ONCE)
+        requests = {number: (public, *more, *self._known(number)) for number in range(len(self._shards))}
+        total = np.zeros(bins, dtype=np.int64)
+        for counted in self._crew.ask_all(method, requests, pieces).values():
+            total += np.concatenate(counted)
+        return total
 
     def _known(self, number: int) -> tuple[bytes, Holding]:
         return self._salt, self._held[number]

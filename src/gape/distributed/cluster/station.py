@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from gape._support.fingerprint import text_digest
 from gape.core.errors import RunError
+from gape.core.protocols import Questions
 from gape.core.types import Counts, Points
 from gape.distributed.cluster.crew import Worker
 from gape.distributed.cluster.shards import Block, Shard
@@ -71,6 +72,12 @@ class Station(Worker):
             block = self._read()
             self._electorate = votes, LocalElectorate(block.points, units=block.units, **votes._asdict())
         return self._electorate[1].count(candidates, turn)
+
+    def respond(self, questions: Questions, turn: int, salt: bytes, known: Holding) -> Counts:
+        """Count the answers of the shard to a survey, if it is unchanged. Private: for the electorate only."""
+        self._refuse_changes(salt, known)
+        block = self._read()
+        return LocalElectorate(block.points, units=block.units).answer(questions, turn)
 
     def digests(self, kind: str, key: bytes, first: int, most: int, salt: bytes, known: Holding) -> bytes:
         """Return up to `most` of the sorted digests of all "records" or all "units", from index `first` on."""

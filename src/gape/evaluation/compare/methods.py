@@ -150,7 +150,7 @@ def _without_rounds(name: str, settings: Settings) -> Method:
     """Return the method that decides by a survey alone, which is also the default where there are no rounds."""
     if name not in {SURVEY, "gape"}:
         raise InputError(f"{name} selects by votes, and there are no rounds; give rounds, such as 20, or leave it out")
-    own = settings.with_values(survey=True, rounds=0)
+    own = settings.with_values(survey=1.0, rounds=0)
     changes = {"rounds": 0, "answers": make_plan(own).answers, "votes_per_record": 1, "votes_per_unit": 1}
     return Method(name, TextSelector(own), changes, build=TextBuilder(own))
 

@@ -74,9 +74,12 @@ def compare_texts(
     `aim` and `mst` of OpenDP, with the same guarantee (extra marginals). Size, rounds, variations and start come from
     the settings and are the same for all methods; with `preset` in the settings, all methods use those of its authors.
     If `as_published`, a published method has the prompts, variations and start of its own preset, and only size and
-    rounds are the same. Seeds count up from `settings.seed`. `source` is data in memory. For `jobs` see `compare`.
+    rounds are the same. There is no survey of topics. Seeds count up from `settings.seed`. `source` is data in memory.
+    For `jobs` see `compare`.
     """
     _refuse_what_a_cell_decides(settings)
+    if settings.survey < 1:  # a survey of topics changes the start, which is the same for all methods
+        settings = settings.with_values(survey=0.0)
     if as_published and settings.preset != "gape":
         raise InputError(
             f"as_published gives each method the settings of its preset, got preset {settings.preset!r} for all of "

@@ -102,6 +102,7 @@ class Prompts:
     # Not in the repr, which describes a run of texts; the generator of records names them itself.
     given: str = field(default=_FITTING, repr=False)
     cells: str = field(default="", repr=False)  # of the record that a text belongs to; public
+    topic_shares: tuple[float, ...] = field(default=(), repr=False)  # of each topic; alike if empty
 
     def __post_init__(self) -> None:
         if self.words < 1:
@@ -150,6 +151,17 @@ class Prompts:
         """Return these prompts with {topic} drawn from `topics`."""
         return replace(self, rules={**self.rules, "topic": tuple(topics)})
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that random samples are about; empty if prompts name none."""
+        return self.rules.get("topic", ()) if "{topic}" in " ".join((self.widen, *self.random)) else ()
+
+    def favouring(self, shares: Sequence[float]) -> "Prompts":
+        """Return these prompts with each topic drawn with its own probability."""
+        if len(shares) != len(self.topics):
+            raise InputError(f"{self._label}: {len(self.topics)} topics need as many shares, got {len(shares)}")
+        return replace(self, topic_shares=tuple(float(share) for share in shares))
+
     def bare(self) -> "BarePrompts":
         """Return these prompts without topics and openings, and with samples not in quotes.
 
@@ -182,12 +194,16 @@ class Prompts:
     def _draw(options: Sequence[str], rng: np.random.Generator) -> str:
         return options[int(rng.integers(len(options)))]
 
+    def _option(self, name: str, rng: np.random.Generator) -> str:
+        """Draw an option of a rule."""
+        if name == "topic" and self.topic_shares:
+            return self.topics[int(rng.choice(len(self.topics), p=self.topic_shares))]
+        return self._draw(self.rules[name], rng)
+
     def _filled(self, template: str, rng: np.random.Generator, given: Mapping[str, str]) -> str:
         """Replace placeholders in one pass, so that braces inside a candidate stay unchanged."""
         known = {"domain": self.domain, "words": str(self.words), "mask": self.mask, "cells": self.cells}
-        drawn = {
-            name: self._draw(self.rules[name], rng) for name in _PLACEHOLDER.findall(template) if name in self.rules
-        }
+        drawn = {name: self._option(name, rng) for name in _PLACEHOLDER.findall(template) if name in self.rules}
         values = {**known, **given, **drawn}
         return _PLACEHOLDER.sub(lambda match: values[match[1]], template)
 

@@ -77,6 +77,15 @@ class MixedGenerator:
             [usable[int(rng.integers(len(usable)))] if index in lost else row for index, row in enumerate(rows)]
         )
 
+    def topics(self) -> Samples:
+        """Return a row for each topic. Their cells are the same, so that the topics alone tell them apart."""
+        outline = {} if self._rows is None else json.loads(self._rows.random(1, np.random.default_rng(0))[0])
+        return self._lines([{**outline, **dict.fromkeys(self.schema.texts, topic)} for topic in self.writer.topics()])
+
+    def favouring(self, shares: Floats) -> "MixedGenerator":
+        """Return the generator whose texts are about topics with these probabilities."""
+        return replace(self, writer=self.writer.favouring(shares))
+
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Return one variation of each row, crossing the cells of rows with one another."""
         return self.vary_to(samples, scales, [{}] * len(samples), rng)

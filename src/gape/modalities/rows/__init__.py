@@ -107,6 +107,10 @@ class Rows(Modality):
         """Return the generator that fits rows to noisy counts of columns and pairs of columns."""
         return SurveyedRows(self.schema)
 
+    def survey_answers(self) -> tuple[int, ...]:
+        """Return the number of answers of a row to each release of the survey."""
+        return SurveyedRows(self.schema).per_record
+
     @classmethod
     def rehearsal(cls) -> Rehearsal:
         """Return the survey of a made-up table with choices, numbers and empty cells."""

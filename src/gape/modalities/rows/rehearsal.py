@@ -4,6 +4,7 @@ import numpy as np
 
 from gape.modalities.base import Rehearsal
 from gape.modalities.rows.columns import Choices, Numbers
+from gape.modalities.rows.embedder import RowEmbedder
 from gape.modalities.rows.schema import Schema
 from gape.modalities.rows.surveyed import SurveyedRows
 
@@ -19,4 +20,5 @@ def made_up_survey() -> Rehearsal:
     age = rng.integers(0, 100, _RECORDS)
     codes = np.stack([age, rng.integers(0, 9_000, _RECORDS), age // 34], axis=1).astype(np.float64)
     one, other = (_SCHEMA.lines(np.array([row])) for row in ([7.0, 0.0, 1.0], [90.0, np.nan, np.nan]))
-    return Rehearsal(SurveyedRows(_SCHEMA), _SCHEMA.lines(codes), one, other)
+    survey = SurveyedRows(_SCHEMA)
+    return Rehearsal(survey, survey.per_record, RowEmbedder(_SCHEMA), _SCHEMA.lines(codes), one, other)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gape.core.errors import InputError
-from gape.core.types import Counts, Floats, Indices, NoisyVotes, Samples
+from gape.core.types import Counts, Floats, Indices, NoisyVotes, Points, Samples
 from gape.modalities.rows.cells import Cells
 from gape.modalities.rows.estimates import ColumnEstimate, Level, merged, projected
 from gape.modalities.rows.schema import Schema
@@ -90,9 +90,11 @@ class Questions:
                 digest.update(parts.astype("<i8").tobytes())
         return digest.hexdigest()
 
-    def encode(self, samples: Samples) -> NDArray[np.int16]:
+    def encode(self, content: Samples | None, points: Points) -> NDArray[np.int16]:  # noqa: ARG002  (cells are asked for)
         """Return what the questions ask about: the cells of rows, (n, columns)."""
-        return _cells_of(self.schema, samples)
+        if content is None:
+            raise InputError("these records have no cells that a survey could ask about; leave the survey out")
+        return _cells_of(self.schema, content)
 
     def tally(self, encoded: NDArray[np.int16]) -> Counts:
         """Count the answers of encoded rows, (bins,). Private: for `release_answers` only."""

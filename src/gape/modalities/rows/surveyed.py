@@ -30,7 +30,7 @@ class SurveyedRows:
         """The largest number of answers that a record gives to each release."""
         return self._survey.per_record
 
-    def questions(self, answers: Sequence[NoisyVotes], sigma: float) -> Questions:
+    def questions(self, answers: Sequence[NoisyVotes], sigma: float, most: int) -> Questions:  # noqa: ARG002  (per_record)
         """Return the questions of the next release."""
         return self._survey.questions(answers, sigma)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gape.core.protocols import Embedder
 from gape.core.types import Samples
 from gape.metrics.measure import Measure, Scoring
-from gape.modalities.base import Columns, Groups, Modality
+from gape.modalities.base import Columns, Groups, Modality, Rehearsal
 from gape.modalities.records import Records, choose_columns, open_table
 from gape.modalities.text.load import load_texts
 from gape.modalities.text.measures import (
@@ -15,6 +15,7 @@ from gape.modalities.text.measures import (
     shared_runs,
     text_measures,
 )
+from gape.modalities.text.rehearsal import made_up_survey
 
 __all__ = ["Text", "load_texts"]
 
@@ -43,6 +44,11 @@ class Text(Modality):
     def check_corpus(self, path: str, column: str | None) -> None:
         """Reject a corpus without a clear column of texts, without reading all of it."""
         choose_columns(open_table(path), column, None, None)
+
+    @classmethod
+    def rehearsal(cls) -> Rehearsal:
+        """Return the survey of made-up texts."""
+        return made_up_survey()
 
     def public_embedder(self) -> Embedder:
         """Return all-MiniLM-L6-v2."""
