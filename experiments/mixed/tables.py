@@ -125,6 +125,14 @@ def weights() -> list[str]:
     return table(REVIEWS, [("**default**", of("records")), *((NAMES[name], of(name)) for name in SHARES)])
 
 
+def cpu() -> list[str]:
+    """Tabulate the runs of 50 records on a CPU."""
+    lines = read("yelp-cpu.jsonl")
+    rows = [("start", chosen(lines, "start", epsilon=4.0))]
+    rows += [(f"epsilon {epsilon:g}", chosen(lines, "published", epsilon=epsilon)) for epsilon in (4.0, 1.0)]
+    return table(REVIEWS, [*rows, ("50 real reviews", chosen(read("yelp-50.jsonl"), "real"))])
+
+
 def others(name: str) -> list[str]:
     """Tabulate the runs on another dataset."""
     lines = [line for line in (*read("guessing.jsonl"), *read("grid.jsonl")) if line.get("dataset") == name]
@@ -135,7 +143,7 @@ def others(name: str) -> list[str]:
 
 def tables() -> list[list[str]]:
     """Return all tables that have rows to compare."""
-    return [rows for rows in (yelp(), weights(), *(others(name) for name in OTHERS)) if len(rows) > _COMPARED]
+    return [rows for rows in (yelp(), weights(), cpu(), *(others(name) for name in OTHERS)) if len(rows) > _COMPARED]
 
 
 if __name__ == "__main__":

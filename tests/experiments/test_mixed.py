@@ -62,7 +62,7 @@ DOCS = (Path(tables.__file__).parents[2] / "docs" / "records.md").read_text(enco
 
 def test_the_tables_are_those_of_the_stored_runs() -> None:
     made = tables.tables()
-    assert len(made) == 4
+    assert len(made) == 5
     for table in made:
         assert "\n".join(table) in README
 
@@ -85,6 +85,12 @@ def test_the_page_on_rows_has_the_means_of_the_stored_runs() -> None:
         f"accuracy of {accuracy[0]} and\n{accuracy[1]} and a balanced accuracy of {balanced[0]} and {balanced[1]}"
         in DOCS
     )
+
+
+def test_a_run_on_a_cpu_took_ten_minutes() -> None:
+    (line,) = tables.chosen(tables.read("yelp-cpu.jsonl"), "published", epsilon=4.0)
+    assert round(line["seconds"] / 60) == 10
+    assert round(line["cpu seconds"] / 60) == 14
 
 
 @pytest.mark.parametrize("epsilon", [4.0, 1.0])
