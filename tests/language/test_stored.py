@@ -229,3 +229,23 @@ def test_a_file_without_its_table_holds_no_answers(tmp_path: Path) -> None:
         database.execute("PRAGMA user_version = 0")
         database.execute("VACUUM")
     assert stored_tokens(path) == (0, Tokens())
+
+
+def test_a_journal_that_a_kill_left_is_rolled_back(tmp_path: Path) -> None:
+    """A process that was killed while it made the file leaves a journal, which must be written to be read."""
+    made, left = tmp_path / "made.sqlite", tmp_path / "answers.sqlite"
+    with closing(sqlite3.connect(made, isolation_level=None)) as database:
+        database.execute("CREATE TABLE answers (key BLOB PRIMARY KEY, completion TEXT NOT NULL)")
+        database.execute("PRAGMA user_version = 1")
+        database.execute("PRAGMA cache_size = 1")  # so that the journal is on disk before the end of the transaction
+        database.execute("BEGIN")
+        database.executemany("INSERT INTO answers VALUES (?, ?)", [(bytes([i]), "x" * 4000) for i in range(100)])
+        for suffix in ("", "-journal"):
+            Path(f"{left}{suffix}").write_bytes(Path(f"{made}{suffix}").read_bytes())
+        database.execute("ROLLBACK")
+    with pytest.raises(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{left}?mode=ro", uri=True)) as database:
+        database.execute("SELECT count(*) FROM answers").fetchone()
+    assert stored_tokens(left) == (0, Tokens())
+    with closing(Stored(ScriptedModel(lambda request: request.prompt), left)) as model:
+        assert [answer.text for _, answer in model.complete([Request("one")])] == ["one"]
+    assert stored_tokens(left)[0] == 1

@@ -140,7 +140,9 @@ def _in_bursts(answers: Iterator[tuple[int, Completion]], burst: int) -> Iterato
 
 def stored_tokens(path: str | Path) -> tuple[int, Tokens]:
     """Return the number of answers in a file of stored answers, and the tokens they used."""
-    if not Path(path).exists():
+    # There is a journal only while the file is being made: before the first answer it is replaced by a log. What a kill
+    # leaves of it cannot be read without writing, and is rolled back when answers are stored again.
+    if not Path(path).exists() or Path(f"{path}-journal").exists():
         return 0, Tokens()
     counted = ("prompt_tokens", "completion_tokens", "images")
     totals = ", ".join(f"total(json_extract(completion, '$.{name}'))" for name in counted)
