@@ -243,7 +243,10 @@ def test_a_journal_that_a_kill_left_is_rolled_back(tmp_path: Path) -> None:
         for suffix in ("", "-journal"):
             Path(f"{left}{suffix}").write_bytes(Path(f"{made}{suffix}").read_bytes())
         database.execute("ROLLBACK")
-    with pytest.raises(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{left}?mode=ro", uri=True)) as database:
+    with (
+        pytest.raises(sqlite3.OperationalError),
+        closing(sqlite3.connect(f"file:{left}?mode=ro", uri=True)) as database,
+    ):
         database.execute("SELECT count(*) FROM answers").fetchone()
     assert stored_tokens(left) == (0, Tokens())
     with closing(Stored(ScriptedModel(lambda request: request.prompt), left)) as model:

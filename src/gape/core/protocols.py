@@ -28,7 +28,7 @@ class Generator(Protocol):
 class AnnealedGenerator(Generator, Protocol):
     """A generator whose variations become smaller from round to round."""
 
-    def at(self, progress: float) -> Generator:
+    def annealed_at(self, progress: float) -> Generator:
         """Return the generator for a round before which a share `progress` of the rounds, in [0, 1), is done."""
         ...
 

@@ -56,7 +56,9 @@ def evolve(
         if proposal is None:
             if state.round or plan.vary_start:
                 writer = (
-                    generator.at(state.round / plan.rounds) if isinstance(generator, AnnealedGenerator) else generator
+                    generator.annealed_at(state.round / plan.rounds)
+                    if isinstance(generator, AnnealedGenerator)
+                    else generator
                 )
                 proposal = _vary(plan, writer, state.synthetic, _rng(plan, t, "vary"))  # V(t)
             else:

@@ -88,7 +88,7 @@ def test_over_the_rounds_every_number_takes_steps_that_become_smaller() -> None:
     samples = PEOPLE.lines(np.repeat([[50.0, 100.0, 0.0, 1.0]], 2000, axis=0))
     widths, changed = [], []
     for progress in (0.0, 0.1, 0.5, 0.95):
-        annealed = RowGenerator(PEOPLE).at(progress)
+        annealed = RowGenerator(PEOPLE).annealed_at(progress)
         codes = PEOPLE.codes(annealed.vary(samples, np.full(2000, 0.6), np.random.default_rng(0)))
         widths.append(float(np.abs(codes[:, 0] - 50).mean()) / 73)
         changed.append(float((codes[:, 3] != 1).mean()))
@@ -101,7 +101,9 @@ def test_over_the_rounds_every_number_takes_steps_that_become_smaller() -> None:
 
 def test_over_the_rounds_cells_are_emptied_and_filled_by_other_rows() -> None:
     samples = PEOPLE.lines(np.array([[50.0, np.nan, 0.0, 1.0], [50.0, 100.0, 0.0, 1.0]] * 500))
-    codes = PEOPLE.codes(RowGenerator(PEOPLE).at(0.5).vary(samples, np.full(1000, 0.6), np.random.default_rng(0)))
+    codes = PEOPLE.codes(
+        RowGenerator(PEOPLE).annealed_at(0.5).vary(samples, np.full(1000, 0.6), np.random.default_rng(0))
+    )
     assert 0.05 < np.isnan(codes[1::2, 1]).mean() < 0.5
     assert 0.05 < (~np.isnan(codes[::2, 1])).mean() < 0.5
     assert np.nanmean(np.abs(codes[:, 1] - 100)) < 30  # no number is drawn from anywhere in the range
@@ -109,5 +111,5 @@ def test_over_the_rounds_cells_are_emptied_and_filled_by_other_rows() -> None:
 
 def test_rows_of_choices_alone_change_in_one_cell_at_least() -> None:
     samples = RowGenerator(WIDE).random(300, np.random.default_rng(1))
-    codes = WIDE.codes(RowGenerator(WIDE).at(0.95).vary(samples, np.full(300, 0.05), np.random.default_rng(0)))
+    codes = WIDE.codes(RowGenerator(WIDE).annealed_at(0.95).vary(samples, np.full(300, 0.05), np.random.default_rng(0)))
     assert (codes != WIDE.codes(samples)).any(axis=1).mean() > 0.9  # another row may have the same value

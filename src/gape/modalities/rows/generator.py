@@ -25,7 +25,7 @@ class RowGenerator:
     `crossed` is the probability of taking the value of another sample. The samples were voted for, so values that are
     common among them are common among the records, and rows learn from each other (experiments/tables).
 
-    Over the rounds of an evolution, variations are annealed as in Tab-PE instead (`at`): every number takes a small
+    Over the rounds of an evolution, variations are annealed as in Tab-PE instead (`annealed_at`): every number takes a small
     step, uniform within s times the range, choices change with probability s, and s falls from round to round.
     """
 
@@ -37,7 +37,7 @@ class RowGenerator:
         if not 0 <= self.crossed <= 1:
             raise InputError(f"crossed must lie between 0 and 1, got {self.crossed}; 0.9 is usual")
 
-    def at(self, progress: float) -> "RowGenerator":
+    def annealed_at(self, progress: float) -> "RowGenerator":
         """Return the generator of a round before which a share `progress` of the rounds is done."""
         return replace(self, progress=progress)
 

@@ -56,7 +56,7 @@ class _FittedRows:
     fitted: Fitted
     progress: float | None = None
 
-    def at(self, progress: float) -> "_FittedRows":
+    def annealed_at(self, progress: float) -> "_FittedRows":
         """Return the generator of a round before which a share `progress` of the rounds is done."""
         return replace(self, progress=progress)
 
