@@ -25,8 +25,8 @@ class RowGenerator:
     `crossed` is the probability of taking the value of another sample. The samples were voted for, so values that are
     common among them are common among the records, and rows learn from each other (experiments/tables).
 
-    Over the rounds of an evolution, variations are annealed as in Tab-PE instead (`annealed_at`): every number takes a small
-    step, uniform within s times the range, choices change with probability s, and s falls from round to round.
+    Over the rounds of an evolution, variations are annealed as in Tab-PE instead (`annealed_at`): every number takes a
+    small step, uniform within s times the range, choices change with probability s, and s falls from round to round.
     """
 
     schema: Schema
