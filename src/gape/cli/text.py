@@ -185,7 +185,8 @@ def _votes(chosen: Plan, unit: str) -> str:
     """Say for how many candidates a record votes, how many votes a user has, and what a survey asks."""
     if chosen.answers:
         most, share = sum(chosen.answers), sum(chosen.answers) / chosen.counted
-        asked = f"each {unit} gives at most {most} answers to the survey, {share:.0%} of the privacy budget"
+        answers = "one answer" if most == 1 else f"at most {most} answers"
+        asked = f"each {unit} gives {answers} to the survey, {share:.0%} of the privacy budget"
         return f"{asked}; {_votes(replace(chosen, answers=()), unit)}" if chosen.rounds else asked
     count = chosen.votes_per_record
     cast = "each record votes for its nearest candidate"

@@ -84,9 +84,11 @@ class PrivacyStatement:
         cast = f"{_adaptive(rounds)} of nearest-candidate votes, at most {votes} per {self.unit} and release"
         if not self.answers:
             return cast
+        most = sum(self.answers)
+        answers = "one answer" if most == 1 else f"{most} answers"
         asked = (
-            f"{_adaptive(len(self.answers))} of the answers to public questions, at most {sum(self.answers)} answers "
-            f"per {self.unit} in total"
+            f"{_adaptive(len(self.answers))} of the answers to public questions, at most {answers} per {self.unit} in "
+            "total"
         )
         return f"{asked}, and {cast}" if rounds else asked
 
