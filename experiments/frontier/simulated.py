@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.common import over_seeds, write_rows
 from experiments.frontier.rules import Tried
+from experiments.rules import with_centres
 
 from gape.core.protocols import Candidates, InformedSelector, Selection, Selector
 from gape.core.types import NoisyVotes, Points, as_samples
@@ -31,6 +32,7 @@ from gape.modalities import load_texts
 from gape.runs.advice import usual_delta, votes_against
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
+from gape.selection.regions import RegionalRanking
 from gape.selection.remembering import Remembering
 from gape.voting.several import several_nearest
 
@@ -61,7 +63,8 @@ RULES: dict[str, Callable[[float], Selector]] = {
     "chosen: believed votes, balanced": _balanced,
     "believed votes, half searched for": partial(_centres, 0.5),
     "believed votes, all searched for": partial(_centres, 1.0),
-    "the default: believed votes, 50 searched for": partial(Remembering, Gape.for_model(SAMPLES)),
+    "the default before regions: believed votes, 50 searched for": partial(Remembering, with_centres(SAMPLES)),
+    "the default: believed votes, ranked, with a seat for each of 50 regions": partial(Remembering, RegionalRanking()),
 }
 
 
