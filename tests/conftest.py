@@ -1,6 +1,7 @@
 import gc
 import multiprocessing
 import signal
+import sys
 from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
@@ -76,6 +77,12 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GAPE_STATE", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures of a comparison take longer than a small comparison; others test them, in every shape they have."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
 
 
 @pytest.fixture(scope="session", autouse=True)
