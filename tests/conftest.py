@@ -2,13 +2,15 @@ import gc
 import multiprocessing
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 
 import pytest
 
+from faulty_server import FaultyServer
 from shared_minilm import share
 
 
@@ -77,6 +79,13 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GAPE_STATE", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., FaultyServer]]:
+    """Start servers that fail as asked, and stop them after the test."""
+    with ExitStack() as servers:
+        yield lambda *faults, **settings: servers.enter_context(FaultyServer(faults, **settings))
 
 
 @pytest.fixture
