@@ -21,25 +21,33 @@ def pytest_configure() -> None:
 
 
 # The files that take longest, in that order. `./check` hands out files one by one, and a long one that comes last keeps
-# one core waiting for the other.
+# one core waiting for the other. The first three wait, or need no kernels, while `./check` compiles those.
 LONGEST = (
+    "runs/test_batches.py",
     "_support/test_silence.py",
-    "project/test_tutorial.py",
+    "language/test_embedded.py",
+    "project/test_long_pages.py",
     "fuzz/test_fuzz.py",
     "project/test_docs.py",
+    "selection/test_local_search.py",
+    "project/test_tutorial.py",
+    "evaluation/compare/test_pool.py",
+    "cli/test_text.py",
+    "evaluation/compare/test_texts.py",
     "whole/test_crash.py",
-    "project/test_long_pages.py",
-    "selection/test_local_search.py",  # after the first, by when `./check` has compiled what it needs
+    "modalities/rows/test_runs.py",
     "distributed/cluster/test_electorate.py",
+    "cli/test_compare.py",
+    "report/test_browser.py",
+    "whole/test_faults.py",
+    "cli/test_demo.py",
+    "evolution/test_presets.py",
+    "modalities/rows/test_survey_runs.py",
+    "language/test_batched.py",
+    "modalities/mixed/test_runs.py",
     "runs/test_synthesize.py",
-    "language/test_embedded.py",
     "_support/test_memory.py",
     "runs/test_embedding.py",
-    "evaluation/compare/test_texts.py",
-    "cli/test_text.py",
-    "cli/test_compare.py",
-    "evaluation/compare/test_pool.py",
-    "report/test_browser.py",
 )
 
 
