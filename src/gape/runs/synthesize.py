@@ -30,7 +30,6 @@ from gape.runs.electorate import (
 )
 from gape.runs.embedder import candidate_embedder, make_embedder
 from gape.runs.engine import engaged, workers_of
-from gape.runs.folder.record import read_finished
 from gape.runs.folder.stored import SettingsFolder
 from gape.runs.generator import (
     Listener,
@@ -300,7 +299,7 @@ def _embedding_by_workers(settings: Settings) -> Progress:
 
 
 def _published(folder: SettingsFolder) -> SyntheticTexts:
-    record, statement, table = read_finished(folder.path, folder.stored)
+    record, statement, table = folder.published()
     return _as_texts(record.modality, record.samples(record.last), statement, table)
 
 
