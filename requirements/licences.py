@@ -87,7 +87,7 @@ NAMED = {
     ),
 }
 
-HERE_BY_CHECK = ("plot", "images", "hf", "st", "ray", "tools", "build")
+HERE_BY_CHECK = ("plot", "images", "openvino", "hf", "st", "ray", "tools", "build")
 ELSEWHERE = ("bench", "federated", "marginals")
 FOR_GPUS = "torch for GPUs"
 

@@ -193,8 +193,10 @@ def _scientific(number: float) -> str:
 
 def _text_settings(settings: Settings, modality: Modality) -> dict[str, str]:
     kind, _, name = settings.generator.partition(":")
+    here = f"{name.rsplit('/', 1)[-1] or 'SmolLM2-135M-Instruct'}, on this machine"
     generators = {
-        "embedded": f"{name.rsplit('/', 1)[-1] or 'SmolLM2-135M-Instruct'}, on this machine",
+        "embedded": here,
+        "openvino": f"{here}, by OpenVINO",
         "corpus": f"none: {modality.nouns} from a public corpus",
         str(modality.defaults.get("generator", modality.name)): modality.written_by or "that of the modality",
     }

@@ -25,6 +25,7 @@ from gape.generators.resampled import ResampledText
 from gape.generators.topic_survey import TopicSurvey
 from gape.language.embedded import EmbeddedModel
 from gape.language.locate import locate
+from gape.language.openvino import OpenVinoModel
 from gape.language.painting import WithPainter
 from gape.language.request import Completion, LanguageModel
 from gape.language.spending import Purse
@@ -87,6 +88,8 @@ def _writer(
         return None
     if kind == "embedded":
         return EmbeddedModel(locate(name))
+    if kind == "openvino":
+        return OpenVinoModel(locate(name))
     if kind == "openai":
         return _service(settings, name, answers, waiting, purse)
     return cast(LanguageModel, optional_part(kind)(name))

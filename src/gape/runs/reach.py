@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from gape._support.values import brief
 from gape.core.errors import PrivacyError
-from gape.language.locate import reaches_outside
+from gape.language.locate import KINDS, reaches_outside
 from gape.runs.checks import LOCAL
 from gape.runs.settings import Settings
 
@@ -65,7 +65,8 @@ def _by_generator(settings: Settings) -> list[str]:
     painter = _by_painter(settings)
     if kind in {"openai", "openai-images"}:
         return ["base_url", *_key(settings), *prompts, *painter]
-    named = kind == "embedded" and not reaches_outside(name)  # a model of the catalogue, whose content is known
+    # A model of the catalogue, whose content is known.
+    named = kind in KINDS and not settings.own_generator and not reaches_outside(name)
     return [*(["generator"] if name and not named else []), *prompts, *painter]
 
 

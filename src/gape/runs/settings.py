@@ -149,7 +149,8 @@ class Settings:
     generator: str = _setting(
         "embedded",
         "Generator",
-        "Source of candidates: embedded, embedded:MODEL, openai:MODEL, hf:MODEL, or corpus:FILE with public texts.",
+        "Source of candidates: embedded, embedded:MODEL, openvino, openvino:MODEL, openai:MODEL, hf:MODEL, or "
+        "corpus:FILE with public texts.",
     )
     painter: str | None = _setting(
         None,

@@ -44,7 +44,10 @@ _MAY_GROW = {"rounds", "epsilon"}
 
 # Packages whose version affects the result: always, and if the process has loaded them.
 _DECISIVE = ("numpy", "scipy", "numba", "opendp")
-_WHERE_LOADED = ("onnxruntime", "tokenizers", "xllamacpp", "torch", "transformers", "sentence_transformers")
+_WHERE_LOADED = (
+    *("onnxruntime", "tokenizers", "xllamacpp", "openvino_genai"),
+    *("torch", "transformers", "sentence_transformers"),
+)
 _WORD = re.compile(r"[\w.+!-]{1,60}")  # a name or a version; both appear in reports
 _LARGEST_NUMBER = 2**53  # of rounds, samples and seeds
 _AS_COLUMNS = frozenset({"indices", "believed"})  # parts of a selection
