@@ -75,9 +75,10 @@ def fetch(
 
 def models_of(settings: Settings) -> list[Weights]:
     """Return the local models of known content that a run with these settings loads."""
-    kind, _, name = settings.generator.partition(":")
-    writer = weights_of(name) if kind in KINDS and writes(settings) else None
-    return [weights for weights in (writer, MINILM if settings.embedder == "minilm" else None) if weights is not None]
+    models = [spec.partition(":") for spec in (settings.generator, *(settings.also or ())) if writes(settings)]
+    writers = [weights_of(name) for kind, _, name in models if kind in KINDS]
+    used = dict.fromkeys([*writers, MINILM if settings.embedder == "minilm" else None])
+    return [weights for weights in used if weights is not None]
 
 
 def fetch_missing(settings: Settings) -> None:

@@ -78,6 +78,7 @@ def run(
         "engine",
         "workers",
         "generator",
+        "also",
         "prompts",
         "base_url",
         "key_variable",

@@ -204,6 +204,7 @@ def _text_settings(settings: Settings, modality: Modality) -> dict[str, str]:
     by_itself = kind == "corpus" or (settings.painter is None and modality.owns(settings.generator))
     terms = {
         "Generator": generators.get(kind) or name.rsplit("/", 1)[-1],
+        "Further writers": ", ".join(settings.also or ()),
         "Painter": None if settings.painter is None else settings.painter.partition(":")[2].rsplit("/", 1)[-1],
         "Variation": settings.variation,
         "Prompts": None if by_itself else "a custom file" if prompts.endswith(".toml") else prompts,

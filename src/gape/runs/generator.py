@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from gape.generators.labels import LabelledEmbedder, LabelledGenerator
 from gape.generators.prompted import PromptedText
 from gape.generators.prompts import Prompts, generic, load, topics_from_model
 from gape.generators.resampled import ResampledText
+from gape.generators.several import SeveralWriters
 from gape.generators.topic_survey import TopicSurvey
 from gape.language.embedded import EmbeddedModel
 from gape.language.locate import locate
@@ -172,6 +173,23 @@ def make_generator(
         about = {label: about_label(prompts, settings.label, label) for label in settings.labels}
         generator = LabelledGenerator({label: writer(own) for label, own in about.items()})
     return generator if not settings.survey else _surveyed(settings, generator, embedder)
+
+
+@contextmanager
+def with_others(
+    settings: Settings, first: Generator, answers: Path, listener: Listener, prompts: Prompts, embedder: Embedder | None
+) -> Iterator[Generator]:
+    """Yield the generator, together with those of the further models if there are any."""
+    if settings.also is None:
+        yield first
+        return
+    with ExitStack() as stack:
+        generators = [first]
+        for spec in settings.also:
+            own = settings.with_values(generator=spec, also=None, batch=False)
+            model = stack.enter_context(remembering(make_model(own, answers), answers, listener))
+            generators.append(make_generator(own, model, prompts, embedder))
+        yield SeveralWriters(tuple(generators))
 
 
 def _surveyed(settings: Settings, generator: Generator, embedder: Embedder | None) -> Generator:

@@ -135,8 +135,9 @@ def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], in
     variation = settings.variation or usual
     if kind == "corpus":
         _check_corpus(settings)
-    if kind in KINDS and not own:
-        check_name(settings.generator.partition(":")[2])
+    for spec in (settings.generator, *(settings.also or ())):
+        if kind_of(spec, settings.writers, "generator") in KINDS and not own:
+            check_name(spec.partition(":")[2])
     if kind == "openai" and variation == "resample":
         raise InputError(
             "variation 'resample' needs a model that can continue an opening, and a chat service cannot; use 'rephrase'"

@@ -49,6 +49,7 @@ class Status:
     versions: list[Versions]  # that made it; empty before its first text, or if they were not recorded
     lineages: tuple[int, ...]  # for the start and each round: the number of initial samples that have descendants
     largest: int  # number of samples in the largest lineage
+    written: dict[str, int]  # number of the last texts by each writer, if there are several
     repeating: float | None  # share of the last texts that repeat 8 words of another; None if they are not texts
 
 
@@ -225,6 +226,7 @@ class SettingsFolder:
             versions=begun.versions if begun else [],
             lineages=() if record is None else tuple(map(len, record.families)),
             largest=0 if record is None else int(record.families[-1][0]),
+            written={} if record is None else record.written,
             repeating=_repeating(record) if record and record.modality.has_words else None,
         )
 
