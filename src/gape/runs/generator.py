@@ -205,13 +205,14 @@ def describe_writer(settings: Settings) -> WritingFigures:
     """Return the numbers that determine time and cost of resolved settings."""
     words = settings.words or settings.records.words or load(settings.prompts or "generic").words
     scales = settings.scales or (1.0,)
+    speed = None if settings.also else TOKENS_PER_SECOND_PER_CORE.get(settings.generator)
     return WritingFigures(
         words=words,
         rewritten=sum(scales) / len(scales) if settings.variation == "resample" else 1.0,
         reads_sample=settings.variation == "rephrase",
         model=writes(settings),
         samples_per_second=settings.records.per_second,
-        tokens_per_second=TOKENS_PER_SECOND_PER_CORE * cores() if settings.generator == "embedded" else None,
+        tokens_per_second=None if speed is None else speed * cores(),
         concurrency=settings.concurrency if settings.services and not settings.batch else None,
         draws=settings.draws is not None,
         image_price=settings.image_price,

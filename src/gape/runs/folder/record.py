@@ -26,7 +26,7 @@ from gape.modalities import Modality, modality, modality_of
 from gape.privacy.accounting import Neighbours, delta_spent, spent
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.folder.layout import Layout, RoundFiles
-from gape.runs.folder.rounds import Begun, Versions, read_begun, read_rewritten, read_samples, read_writers
+from gape.runs.folder.rounds import Begun, Versions, read_begun, read_rewritten, read_samples
 from gape.runs.folder.sealed import SealedSettings, read_sealed
 from gape.runs.settings import Settings
 
@@ -141,20 +141,6 @@ class RunRecord:
             ancestors = ancestors[done.parents[done.chosen]]
             families.append(np.sort(np.unique(ancestors, return_counts=True)[1])[::-1])
         return tuple(families)
-
-    @property
-    def written(self) -> dict[str, int]:
-        """The number of the last samples that each writer wrote; empty if there is one writer, or its name unknown."""
-        authors = read_writers(self.layout.round(self.last).synthetic)
-        if authors is None or self.settings is None:
-            return {}
-        names = (self.settings.generator, *(self.settings.also or ()))
-        if len(authors) != len(self.samples(self.last)) or not _within(authors, len(names)):
-            raise ContradictionError(
-                f"the writers in {self.path} are not those of its settings; restore it from a copy"
-            )
-        counts = np.bincount(authors, minlength=len(names)).tolist()
-        return dict(zip(names, counts, strict=True))
 
     @cached_property
     def ways(self) -> tuple[Indices, Indices]:

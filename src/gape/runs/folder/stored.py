@@ -4,6 +4,7 @@ The ledger of a file is beside the file, because the budget belongs to the data 
 """
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
@@ -22,7 +23,7 @@ from gape.privacy.ledger import Budget, Ledger
 from gape.runs.electorate import Private, text_fingerprint, unit_of
 from gape.runs.folder.layout import Layout
 from gape.runs.folder.record import RunRecord, read_begun_run, read_run
-from gape.runs.folder.rounds import Begun, Versions, read_begun
+from gape.runs.folder.rounds import Begun, Versions, read_begun, read_writers
 from gape.runs.folder.sealed import SealedSettings, read_sealed, write_sealed
 from gape.runs.paths import anchored
 from gape.runs.reach import OUTSIDE, Use, confined
@@ -226,7 +227,7 @@ class SettingsFolder:
             versions=begun.versions if begun else [],
             lineages=() if record is None else tuple(map(len, record.families)),
             largest=0 if record is None else int(record.families[-1][0]),
-            written={} if record is None else record.written,
+            written={} if record is None else _written(record),
             repeating=_repeating(record) if record and record.modality.has_words else None,
         )
 
@@ -248,6 +249,18 @@ class SettingsFolder:
 
 def _repeating(record: RunRecord) -> float:
     return float(repeats(record.modality.wording(record.samples(record.last))).mean())
+
+
+def _written(record: RunRecord) -> dict[str, int]:
+    """Return the number of the last samples that each writer wrote; empty if there is one writer, or no name of it."""
+    authors = read_writers(record.layout.round(record.last).synthetic)
+    if authors is None or record.settings is None:
+        return {}
+    names = (record.settings.generator, *(record.settings.also or ()))
+    counts = Counter(authors.tolist())
+    if len(authors) != len(record.samples(record.last)) or not set(counts) <= set(range(len(names))):
+        raise RunError(f"the writers in {record.path} are not those of its settings; restore it from a copy")
+    return {name: counts[index] for index, name in enumerate(names)}
 
 
 def _ledger(path: str, budget: Budget | None = None) -> Ledger:
