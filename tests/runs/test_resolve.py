@@ -109,7 +109,10 @@ class TestResolved:
     @pytest.mark.parametrize(
         ("values", "message"),
         [
-            ({"generator": "gpt"}, "generator must be one of embedded, embedded:MODEL, openai:MODEL"),
+            (
+                {"generator": "gpt"},
+                "generator must be one of embedded, embedded:MODEL, openvino, openvino:MODEL, openai:MODEL",
+            ),
             ({"generator": "openai"}, "generator must be one of"),
             ({"generator": "embedded:x"}, "there is no embedded model 'x'; use one of"),
             ({"embedder": "words"}, "embedder must be one of minilm"),

@@ -65,7 +65,7 @@ def export(
 
 @errors_in_one_line()
 @takes_changes(
-    *("generator", "prompts", "base_url", "key_variable", "key_file", "api_version"),
+    *("generator", "also", "prompts", "base_url", "key_variable", "key_file", "api_version"),
     *("painter", "painter_base_url", "painter_key_variable"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "concurrency"),
     *("max_cost", "max_tokens_total", "max_images"),
@@ -146,6 +146,8 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
     if now.repeating is not None:
         remark = ": the texts repeat one another" if repeats_itself(now.repeating) else ""
         rows["repetition"] = f"{now.repeating:.0%} share eight words in a row with another text{remark}"
+    if now.written:
+        rows["writers"] = ", ".join(f"{count:,} texts by {name}" for name, count in now.written.items())
     if now.answers:
         tokens = now.tokens
         rows["answers"] = f"{now.answers:,} stored: {tokens.prompt:,} tokens read, {tokens.completion:,} written"

@@ -1,6 +1,7 @@
 """More samples from a finished run, at no cost to privacy."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from gape.embedders.cached import Cached
 from gape.runs.conditions import Cells, choose_sources, read_condition, wanted_cells
 from gape.runs.embedder import make_embedder
 from gape.runs.folder.stored import SettingsFolder
-from gape.runs.generator import Listener, make_generator, make_model, make_prompts, remembering, writes
+from gape.runs.generator import Listener, make_generator, make_model, make_prompts, remembering, with_others, writes
 from gape.runs.reach import Use
 from gape.runs.resolve import make_plan
 from gape.runs.run import describe
@@ -67,8 +68,12 @@ def expand(
     embedder = None if by_model else Cached(make_embedder(chosen, make_purse(chosen, folder.layout.answers)))
     rng = np.random.default_rng([plan.seed, plan.rounds + 1, *b"expand"])
     listener = Listener(note, lambda _: None)
-    with remembering(make_model(chosen, folder.layout.answers), folder.layout.answers, listener) as model:
-        generator = make_generator(chosen, model, make_prompts(chosen, model), embedder)
+    answers = folder.layout.answers
+    with ExitStack() as stack:
+        model = stack.enter_context(remembering(make_model(chosen, answers), answers, listener))
+        prompts = make_prompts(chosen, model)
+        first = make_generator(chosen, model, prompts, embedder)
+        generator = stack.enter_context(with_others(chosen, first, answers, listener, prompts, embedder))
         if (given := describe(generator)) != record.parts["generator"]:
             # Another generator could write private texts, and these would carry the guarantee.
             raise RunError(

@@ -39,6 +39,7 @@ from gape.runs.generator import (
     make_prompts,
     remembering,
     require_votes_may_leave,
+    with_others,
     writes,
 )
 from gape.runs.progress import Progress, Tracker
@@ -256,25 +257,23 @@ def _run(
             if writes(settings) and not settings.bare_prompts:
                 folder.write(settings.with_values(topics=prompts.rules.get("topic")))  # for a resumed run
             tracker.begin(folder.batches)
-            generator, comparing = (
-                make_generator(settings, model, prompts, cached),
-                candidate_embedder(settings, cached),
-            )
-            state, statement = run(
-                folder.path,
-                plan,
-                generator,
-                comparing,
-                electorate,
-                selector,
-                ledger,
-                noise=noise,
-                progress=tracker.state,
-                modality=settings.records,
-                last_pass=LastPass(generator, comparing, max(plan.scales), wording=settings.records.wording)
-                if keeps_distinct(settings)
-                else None,
-            )
+            first, comparing = make_generator(settings, model, prompts, cached), candidate_embedder(settings, cached)
+            with with_others(settings, first, folder.layout.answers, listener, prompts, cached) as generator:
+                state, statement = run(
+                    folder.path,
+                    plan,
+                    generator,
+                    comparing,
+                    electorate,
+                    selector,
+                    ledger,
+                    noise=noise,
+                    progress=tracker.state,
+                    modality=settings.records,
+                    last_pass=LastPass(generator, comparing, max(plan.scales), wording=settings.records.wording)
+                    if keeps_distinct(settings)
+                    else None,
+                )
     published = pa.table(settings.records.publish(state.synthetic))
     return _as_texts(settings.records, state.synthetic, statement, published)
 

@@ -6,6 +6,7 @@ The ledger of a file is beside the file, because the budget belongs to the data 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
@@ -27,7 +28,7 @@ from gape.privacy.statement import PrivacyStatement
 from gape.runs.electorate import Private, text_fingerprint, unit_of
 from gape.runs.folder.layout import Layout
 from gape.runs.folder.record import RunRecord, read_begun_run, read_finished, read_run
-from gape.runs.folder.rounds import Begun, Versions, read_begun
+from gape.runs.folder.rounds import Begun, Versions, read_begun, read_writers
 from gape.runs.folder.sealed import SealedSettings, read_sealed, write_sealed
 from gape.runs.paths import anchored
 from gape.runs.reach import OUTSIDE, Use, confined
@@ -54,6 +55,7 @@ class Status:
     versions: list[Versions]  # that made it; empty before its first text, or if they were not recorded
     lineages: tuple[int, ...]  # for the start and each round: the number of initial samples that have descendants
     largest: int  # number of samples in the largest lineage
+    written: dict[str, int]  # number of the last texts by each writer, if there are several
     repeating: float | None  # share of the last texts that repeat 8 words of another; None if they are not texts
 
 
@@ -241,6 +243,7 @@ class SettingsFolder:
             versions=begun.versions if begun else [],
             lineages=() if record is None else tuple(map(len, record.families)),
             largest=0 if record is None else int(record.families[-1][0]),
+            written={} if record is None else _written(record),
             repeating=_repeating(record) if record and record.modality.has_words else None,
         )
 
@@ -262,6 +265,18 @@ class SettingsFolder:
 
 def _repeating(record: RunRecord) -> float:
     return float(repeats(record.modality.wording(record.samples(record.last))).mean())
+
+
+def _written(record: RunRecord) -> dict[str, int]:
+    """Return the number of the last samples that each writer wrote; empty if there is one writer, or no name of it."""
+    authors = read_writers(record.layout.round(record.last).synthetic)
+    if authors is None or record.settings is None:
+        return {}
+    names = (record.settings.generator, *(record.settings.also or ()))
+    counts = Counter(authors.tolist())
+    if len(authors) != len(record.samples(record.last)) or not set(counts) <= set(range(len(names))):
+        raise RunError(f"the writers in {record.path} are not those of its settings; restore it from a copy")
+    return {name: counts[index] for index, name in enumerate(names)}
 
 
 def _ledger(path: str, budget: Budget | None = None) -> Ledger:
