@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gape.core.types import Floats, Indices
 from gape.modalities.rows.columns import Choices, Column, Numbers
@@ -108,3 +110,15 @@ class Cells:
     def columns(self) -> tuple[ColumnCells, ...]:
         """The cells of each column, in their order."""
         return tuple(ColumnCells(column) for column in self.schema.columns.values())
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The smallest whole numbers that tell the cells of every column apart."""
+        return np.dtype(np.min_scalar_type(max(column.count for column in self.columns) - 1))
+
+    def of(self, codes: Floats) -> NDArray[Any]:
+        """Return the cells of coded rows, (n, columns)."""
+        found = np.empty(codes.shape, self.dtype)
+        for index, column in enumerate(self.columns):
+            found[:, index] = column.of(codes[:, index])
+        return found
