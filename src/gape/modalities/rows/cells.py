@@ -40,6 +40,16 @@ class ColumnCells:
         return 0 if isinstance(self.column, Choices) else self.count - int(self.column.missing)
 
     @cached_property
+    def widths(self) -> Floats:
+        """How many numbers each cell in order holds, (ordered,); 0 for the cells of both ends of a range and of 0."""
+        column = self.column
+        if self._single or not isinstance(column, Numbers):
+            return np.ones(self.ordered)
+        widths: Floats = np.rint(np.diff(self._starts) * 10.0**column.decimals)
+        widths[np.searchsorted(self._starts, self._own, side="right") - 1] = 0
+        return widths
+
+    @cached_property
     def stretches(self) -> Indices | None:
         """The part of the range that each cell lies in, (cells,), if there are several cells for each; or None."""
         if self.ordered < MOST_STRETCHES * 2:
@@ -86,6 +96,14 @@ class ColumnCells:
     def _single(self) -> bool:
         return self._values <= MOST_VALUES
 
+    @property
+    def _own(self) -> list[float]:
+        """The numbers of a range that have cells of their own."""
+        column = self.column
+        if not isinstance(column, Numbers):
+            return []
+        return [column.least, column.most, *([0.0] if column.least < 0 < column.most else [])]
+
     @cached_property
     def _starts(self) -> Floats:
         """Where the cells begin, and where the last one ends, (ordered + 1,)."""
@@ -94,7 +112,7 @@ class ColumnCells:
             return np.zeros(1)
         step = 10.0**-column.decimals
         even = column.least + column.range * np.arange(STRETCHES) / STRETCHES
-        own = [column.least, column.most, *([0.0] if column.least < 0 < column.most else [])]
+        own = self._own
         starts = [*(np.ceil(even / step - 1e-6) * step), *own, *(value + step for value in own)]
         # Half a step below the numbers that they hold, so that rounding cannot move a number to its neighbour.
         return np.unique(np.round(starts, column.decimals)) - step / 2

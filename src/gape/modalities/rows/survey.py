@@ -186,7 +186,7 @@ class TableSurvey:
         variance = max(sigma, 1e-6) ** 2  # without noise, too, all variances are above 0
         for question, counts in zip(questions.asked, noisy, strict=True):
             levels[question.columns[0]].append(Level(question.parts[0], counts, variance / question.times))
-        return [ColumnEstimate.of(own, total, cells.ordered) for own, cells in zip(levels, self._cells, strict=True)]
+        return [ColumnEstimate.of(own, total, cells.widths) for own, cells in zip(levels, self._cells, strict=True)]
 
     def measured(self, answers: Sequence[NoisyVotes], sigma: float) -> list[Measured]:
         """Return what the third release measured, by the parts of each column."""
