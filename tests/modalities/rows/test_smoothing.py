@@ -15,7 +15,7 @@ CELLS = 60
 
 def bell(centre: float, width: float, total: float = 10_000.0) -> Floats:
     density: Floats = np.exp(-0.5 * ((np.arange(CELLS) - centre) / width) ** 2)
-    return total * density / density.sum()
+    return np.asarray(total * density / density.sum())
 
 
 def smoothed(noisy: Floats, noise: float, widths: Floats | None = None) -> Floats:
