@@ -44,6 +44,7 @@ USERS = ["Ann", "ann ", 7, "7.0", "007", None]
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coded, "_AT_ONCE", 7)
+    monkeypatch.setattr(coded, "_MOST_KNOWN", 2)
 
 
 def outcome(read: Callable[[], Records]) -> Records | str:
@@ -74,7 +75,7 @@ def test_cells_users_and_errors_are_those_of_the_rows(data: st.DataObject) -> No
     given = dict(zip(SCHEMA.columns, (AGES, GAINS, KINDS, DAYS, HOURS), strict=True))
     kinds = {}
     for name, values in given.items():
-        kind = data.draw(st.sampled_from([None, str, int, float]))
+        kind = data.draw(st.sampled_from([None, str, int, float, date]))
         own = [value for value in values if value is None or type(value) is kind]
         wrong = [] if data.draw(st.integers(0, 4)) else WRONG
         kinds[name] = st.sampled_from([*(own if any(value is not None for value in own) else values), *wrong])

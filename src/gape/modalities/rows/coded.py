@@ -7,6 +7,7 @@ again row by row, so that results and errors are those of `load_rows`.
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
 from hashlib import blake2b
 from typing import Any
 
@@ -22,6 +23,8 @@ from gape.modalities.rows.schema import Schema, is_empty
 from gape.voting.store import DatasetDigest, record_digest
 
 _AT_ONCE = 10_000  # rows
+_MOST_KNOWN = 100_000  # values of a column whose codes are kept
+_PLAIN: set[type] = {str, int, bool, date}  # types whose equal values are alike in everything
 _USER = 8  # bytes of the digest that stands for a user
 
 
@@ -33,13 +36,15 @@ def load_cells(source: object, schema: Schema, user: str | None = None) -> Recor
     """
     table, once = open_rows(source, schema.columns, user)
     positions = [once.index(name) for name in schema.columns]
+    coders = [Coder(*each) for each in zip(schema.columns.values(), schema.blanks, strict=True)]
     cells, known, number = Cells(schema), DatasetDigest(), 0
     held, users = bytearray(), bytearray()  # they grow in place, unlike a list of arrays that is joined at the end
     for rows in _blocks(table.rows(once)):
         columns = list(zip(*rows, strict=True))
         places = [f"{table.row} {number + index} of {table.source}" for index in range(1, len(rows) + 1)]
         owners = None if user is None else columns[once.index(user)]
-        held += cells.of(_codes(schema, [columns[index] for index in positions], places, owners, user)).tobytes()
+        codes = _codes(coders, schema, [columns[index] for index in positions], places, owners, user)
+        held += cells.of(codes).tobytes()
         known.add(map(record_digest, _contents(columns)))
         if owners is not None:
             names = (record_user(cell, where, str(user)) for cell, where in zip(owners, places, strict=True))
@@ -53,6 +58,7 @@ def load_cells(source: object, schema: Schema, user: str | None = None) -> Recor
 
 
 def _codes(
+    coders: Sequence["Coder"],
     schema: Schema,
     columns: Sequence[Sequence[Any]],
     places: Sequence[str],
@@ -60,9 +66,8 @@ def _codes(
     user: str | None,
 ) -> Floats:
     """Return the codes of a block, (rows, columns), or raise the error of its first row that has one."""
-    kinds = zip(schema.columns.values(), columns, schema.blanks, strict=True)
     try:
-        return np.stack([coded(column, own, blanks) for column, own, blanks in kinds], axis=1)
+        return np.stack([coder.codes(cells) for coder, cells in zip(coders, columns, strict=True)], axis=1)
     except (ValueError, TypeError, OverflowError):
         pass
     codes = []
@@ -73,27 +78,41 @@ def _codes(
     return np.array(codes)
 
 
-def coded(column: Column, cells: Sequence[Any], blanks: frozenset[str]) -> Floats:
-    """Return the code of each cell, NaN if it is empty: what `Schema.code` does, without a message.
+class Coder:
+    """Codes the cells of a column block by block: what `Schema.code` does, without a message.
 
-    Equal cells are coded once, and numbers together.
+    Numbers are coded together. Of other values, as long as they have one type, equal ones are coded once.
     """
-    kinds = set(map(type, cells)) - {type(None)}
-    if type(column) is Numbers and kinds <= {str}:
-        codes = column.rounded(_numbers(cells, blanks))
-    elif type(column) is Numbers and kinds in ({int}, {float}):
-        codes = column.rounded(np.array(cells, dtype=np.float64))  # None becomes NaN
-    else:
-        own = set(cells) if kinds in ({str}, {int}, {bool}) else None
-        known = None if own is None else {cell: _code(column, cell, blanks) for cell in own}
-        codes = np.array([_code(column, cell, blanks) if known is None else known[cell] for cell in cells])
-    if not column.missing and np.isnan(codes).any():
-        raise ValueError("an empty cell")
-    return codes
 
+    def __init__(self, column: Column, blanks: frozenset[str]) -> None:
+        """Code cells of `column`; `blanks` are the texts of empty ones."""
+        self._column, self._blanks = column, blanks
+        self._known: dict[type, dict[Any, float]] = {}
 
-def _code(column: Column, cell: Any, blanks: frozenset[str]) -> float:
-    return math.nan if is_empty(cell, blanks) else column.code(cell)
+    def codes(self, cells: Sequence[Any]) -> Floats:
+        """Return the code of each cell, NaN if it is empty."""
+        kinds = set(map(type, cells)) - {type(None)}
+        if type(self._column) is Numbers and kinds <= {str}:
+            codes = self._column.rounded(_numbers(cells, self._blanks))
+        elif type(self._column) is Numbers and kinds in ({int}, {float}):
+            codes = self._column.rounded(np.array(cells, dtype=np.float64))  # None becomes NaN
+        elif len(kinds) == 1 and kinds <= _PLAIN:
+            codes = self._once_each(cells, kinds.pop())
+        else:
+            codes = np.array([self._code(cell) for cell in cells])
+        if not self._column.missing and np.isnan(codes).any():
+            raise ValueError("an empty cell")
+        return codes
+
+    def _once_each(self, cells: Sequence[Any], kind: type) -> Floats:
+        known = self._known.setdefault(kind, {})
+        if len(known) > _MOST_KNOWN:
+            known.clear()
+        known.update({cell: self._code(cell) for cell in set(cells).difference(known)})
+        return np.array([known[cell] for cell in cells])
+
+    def _code(self, cell: Any) -> float:
+        return math.nan if is_empty(cell, self._blanks) else self._column.code(cell)
 
 
 def _numbers(cells: Sequence[str | None], blanks: frozenset[str]) -> Floats:
@@ -112,11 +131,18 @@ def _numbers(cells: Sequence[str | None], blanks: frozenset[str]) -> Floats:
 
 def _contents(columns: Sequence[Sequence[Any]]) -> Iterator[bytes]:
     """Yield what identifies each row: all of its cells."""
-    plain = [
-        [cell.strip() for cell in column] if set(map(type, column)) == {str} else list(map(content_of, column))
-        for column in columns
-    ]
+    plain = [_plain(column) for column in columns]
     return ("\0".join(row).encode(errors="surrogatepass") for row in zip(*plain, strict=True))
+
+
+def _plain(column: Sequence[Any]) -> list[str]:
+    kinds = set(map(type, column)) - {type(None)}
+    if kinds <= {str} and None not in column:
+        return [cell.strip() for cell in column]
+    if len(kinds) == 1 and kinds <= _PLAIN:
+        known = {cell: content_of(cell) for cell in set(column)}
+        return [known[cell] for cell in column]
+    return list(map(content_of, column))
 
 
 def _blocks(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:

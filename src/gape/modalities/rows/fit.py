@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gape._support.compiled import compiled
+from gape._support.parallel import one_blas_thread
 from gape.core.types import Floats, Indices
 from gape.modalities.rows.estimates import ColumnEstimate, projected
 from gape.modalities.rows.smoothing import FEWEST, smoothed_counts
@@ -31,7 +32,8 @@ class Fitted:
     def __init__(self, columns: Sequence[ColumnEstimate], measured: Sequence[Measured]) -> None:
         """Make the measured columns and pairs consistent with each other."""
         self._parts = [column.parts for column in columns]
-        self._cells = [_cell_shares(column, *_about_parts(i, column, measured)) for i, column in enumerate(columns)]
+        with one_blas_thread():  # small steps, and the same on any number of cores
+            self._cells = [_cell_shares(column, *_about_parts(i, column, measured)) for i, column in enumerate(columns)]
         self._shares = [_sums(parts, own) for parts, own in zip(self._parts, self._cells, strict=True)]  # of the parts
         pairs = [table for table in measured if len(table.columns) == 2]
         self._pairs = [table.columns for table in pairs]
