@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments.ahead import budgets
+from experiments.ahead import budgets, votes
 from experiments.ahead.run import MEASURES, Shelf, run
 from experiments.corpus_text.run import Data, Looked
 
@@ -57,3 +57,14 @@ def test_ways_of_spending_are_compared_with_spending_evenly(tmp_path: Path) -> N
     assert all(row[f"{measure}, better by"] == 0 for row in rows[:: len(budgets.WAYS)] for measure in MEASURES)
     assert all(less["recall"] < more["recall"] for less, more in zip(rows, rows[len(budgets.WAYS) :], strict=False))
     assert {file.name for file in tmp_path.iterdir()} == {"budgets.csv", "budgets.md"}
+
+
+@pytest.mark.slow
+def test_numbers_of_votes_are_compared_with_one_vote(tmp_path: Path) -> None:
+    rows = votes.run(tmp_path, DATA, seeds=2, epsilons=(0.5, 100.0), samples=40, rounds=3)
+    assert [(row["way"], row["votes"]) for row in rows] == [
+        *(("one vote", 1), ("default", 5), ("AugPE", 1)),
+        *(("one vote", 1), ("default", 2), ("AugPE", 1)),
+    ]
+    assert all(row[f"{measure}, better by"] == 0 for row in rows[::3] for measure in MEASURES)
+    assert {file.name for file in tmp_path.iterdir()} == {"votes.csv", "votes.md"}

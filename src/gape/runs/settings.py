@@ -96,7 +96,7 @@ class Settings:
         None,
         "Privacy",
         "Number of nearest candidates each record votes for. Noise grows with its square root. Defaults to 1; with the "
-        "selector gape and a generator that writes, to between 2 and 64, more if there is more noise.",
+        "selector gape to between 2 and 64, and with a corpus to between 2 and 8, more if there is more noise.",
     )
     votes_per_unit: int | None = _setting(
         None, "Privacy", "Maximum number of votes per user and round. Defaults to the votes of one record."
