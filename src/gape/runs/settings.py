@@ -149,7 +149,8 @@ class Settings:
     generator: str = _setting(
         "embedded",
         "Generator",
-        "Source of candidates: embedded, embedded:MODEL, openai:MODEL, hf:MODEL, or corpus:FILE with public texts.",
+        "Source of candidates: embedded, embedded:MODEL, openai:MODEL, hf:MODEL, or corpus:FILE with public texts. For "
+        "images: fonts, fonts:FOLDER, onnx:FILE, openvino:FILE, diffusers:MODEL, openai-images:MODEL or corpus:FOLDER.",
     )
     painter: str | None = _setting(
         None,
@@ -218,7 +219,10 @@ class Settings:
     )
 
     embedder: str = _setting(
-        "minilm", "Embedder", "Model that compares texts: minilm or st:MODEL on this machine, or openai:MODEL."
+        "minilm",
+        "Embedder",
+        "Model that compares texts: minilm or st:MODEL on this machine, or openai:MODEL. For images: pixels, "
+        "inception, clip:MODEL, hf:MODEL or timm:MODEL.",
     )
     embedder_base_url: str | None = _setting(
         None, "Embedder", "Address of the embedding service. Defaults to that of the generator."
