@@ -73,6 +73,14 @@ class TestResolved:
         augpe = settings(preset="augpe", samples=10)
         assert (augpe.initial, augpe.vary_start, augpe.distinct) == (20, True, False)
 
+    def test_with_a_corpus_the_noise_decides_on_the_votes_unless_the_settings_do(self) -> None:
+        corpus = {"generator": f"corpus:{QUESTIONS}", "corpus_text": "text", "samples": 50}
+        assert settings(**corpus).votes_per_record == 400 // 60
+        assert settings(**corpus, epsilon=math.inf).votes_per_record == 2
+        assert settings(**corpus, selector="ranking").votes_per_record == 1
+        before = resolved(settings(**corpus, votes_per_record=1), records())  # as an earlier version stored it
+        assert (before.votes_per_record, before.votes_per_unit) == (1, 1)
+
     def test_n_is_the_number_of_users_where_these_are_protected(self) -> None:
         data = records(user="who")
         assert (unit_of(data), units_of(data)) == ("user", 40)

@@ -40,7 +40,7 @@ def _default(settings: Settings) -> Method:
         "a survey decides which topics the first texts are about"
         if settings.survey and settings.kind.has_words
         else "",
-        _votes(settings) if settings.votes_per_record != 1 and not estimated else "",
+        _votes(settings) if settings.votes_per_record != 1 else "",
         "votes are estimated from all noisy votes" if estimated else "",
         "noisy votes are combined with those of the round before" if remembered else "",
         "negative votes are dropped",

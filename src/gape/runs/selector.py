@@ -77,9 +77,9 @@ def varies_start(settings: Settings) -> bool:
 
 
 def votes_suit_noise(settings: Settings) -> bool:
-    """Whether the noise decides for how many candidates a record votes: by default, unless votes are estimated."""
+    """Whether the noise decides for how many candidates a record votes: by default."""
     left_open = settings.votes_per_record is None and settings.votes_per_unit is None
-    return left_open and settings.selector == "gape" and not estimates_votes(settings)
+    return left_open and settings.selector == "gape"
 
 
 def _gape(settings: Settings, plan: Plan) -> Selector:

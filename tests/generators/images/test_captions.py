@@ -16,10 +16,10 @@ from gape.core.protocols import Generator
 from gape.embedders.images.png import Shape, as_url, stack
 from gape.generators.images.captions import CaptionedImages, caption_of
 from gape.generators.images.diffusion import DiffusionImages
+from gape.generators.images.painting import WithPainter
 from gape.generators.images.service import ImageService, ServiceImages
 from gape.generators.prompts import generic
 from gape.generators.resampled import ResampledText
-from gape.language.painting import WithPainter
 from gape.language.request import Request
 from gape.language.scripted import ScriptedModel
 from gape.language.stored import stored_tokens
