@@ -4,7 +4,7 @@
     python experiments/tables/beside.py make --way survey --epsilon 1 --seed 0 --work FOLDER
     python experiments/tables/beside.py make --way AIM --epsilon 1 --seed 0 --work FOLDER
     python experiments/tables/beside.py score --work FOLDER --out experiments/tables/results/beside/NAME.jsonl
-    python experiments/tables/beside.py drawn --epsilon 1 --work FOLDER --out experiments/tables/results/drawn.jsonl
+    python experiments/tables/beside.py drawn --epsilon 1 --seed 1 --work FOLDER --out FILE
     python experiments/tables/beside.py summary --out experiments/tables/results/beside
 
 A tenth of the records is held out. Rows are kept as codes of the schema. Scores are by all held-out records: total
@@ -42,7 +42,7 @@ from gape.runs.resolve import make_plan, resolved
 from gape.runs.selector import make_selector
 from gape.runs.settings import Settings
 
-HELD_OUT, SCORED, DRAWS = 0.1, 1_000, 20
+HELD_OUT, SCORED, DRAWS = 0.1, 1_000, 10
 MEASURES = {"rows": 0, "TV1": 4, "TV2": 4, "AUC": 3, "spread": 2, "W1": 4, "seconds": 0, "gigabytes": 1}  # digits
 WAYS: dict[str, dict[str, Any]] = {
     "survey": {},
@@ -133,11 +133,11 @@ def score(args: argparse.Namespace) -> None:
 
 
 def drawn(args: argparse.Namespace) -> None:
-    """Add W1 of other 1,000 rows of the same tables, of the run and of `gape expand`, for each seed."""
+    """Add W1 of other 1,000 rows of the same tables, of a run and of `gape expand`."""
     schema, split = Schema.read(args.work / "schema.toml"), np.load(args.work / "split.npz")
     embedder = RowEmbedder(schema)
     real = embedder.embed(schema.lines(np.random.default_rng(0).permutation(split["held_out"])[:SCORED]))
-    for file in sorted(args.work.glob(f"survey*-{args.epsilon:g}-*.npz")):
+    for file in sorted(args.work.glob(f"survey*-{args.epsilon:g}-{args.seed}.npz")):
         way, _, seed = file.stem.rsplit("-", 2)
         rows = np.load(file)["rows"]
         with args.out.open("a") as out:

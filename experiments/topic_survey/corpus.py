@@ -4,8 +4,8 @@
     python experiments/topic_survey/corpus.py --reviews FOLDER --cache DIR
 
 Of 14,000 Reddit posts cut to 100 words, 5,000 are the corpus. Of the others all are private, or those of four
-subreddits; a fifth does not vote and scores the start and the end. With --reviews, the same is done with 10,000 Yelp
-reviews cut to 40 words, as rows with stars and a category, and `few` are those of four categories. The rows `free` have
+subreddits; a fifth does not vote and scores the start and the end. With --reviews, the same is done with 5,600 Yelp
+reviews cut to 20 words, as rows with stars and a category, and `few` are those of four categories. The rows `free` have
 exact answers that cost nothing, which no run can have: what the best survey could buy. The noise is seeded: for data
 that may be looked at.
 """
@@ -48,7 +48,7 @@ SHARES = (0.0, 0.1, 0.3)
 EPSILONS = (0.5, 1.0, 4.0)
 FREE = "free"
 SCHEMA = HERE / "yelp.toml"
-REVIEW_WORDS = 40
+REVIEWS, REVIEW_WORDS = 5_600, 20
 FEW_CATEGORIES = {"Beauty & Spas", "Health & Medical", "Hotels & Travel", "Shopping"}
 
 
@@ -120,7 +120,7 @@ def embed_reviews(folder: Path, reviews: Path) -> None:
     if (folder / "points.npy").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    both = [Reviews.read(reviews / f"yelp_augpe_{name}.csv.gz", 5_000) for name in ("dev", "test")]
+    both = [Reviews.read(reviews / f"yelp_augpe_{name}.csv.gz", REVIEWS // 2) for name in ("dev", "test")]
     rows = [row for side in both for row in side.rows()]
     schema = MixedSchema.read(SCHEMA)
     lines = [
