@@ -87,7 +87,7 @@ NAMED = {
     ),
 }
 
-HERE_BY_CHECK = ("plot", "images", "hf", "st", "ray", "tools", "build")
+HERE_BY_CHECK = ("plot", "images", "openvino", "hf", "st", "ray", "tools", "build")
 ELSEWHERE = ("bench", "federated", "marginals")
 FOR_GPUS = "torch for GPUs"
 
@@ -159,7 +159,7 @@ def licence_of(package: Distribution) -> str:
     kinds = [each.split(" :: ")[-1] for each in metadata.get_all("Classifier", []) if each.startswith("License ::")]
     # Some have the whole text of the licence in a field, and some a word that says nothing.
     stated = [text for text in fields if text and "\n" not in text and text not in {"UNKNOWN", "BSD"}]
-    return " AND ".join(SPDX.get(each, each) for each in stated[:1] or kinds)
+    return " AND ".join(SPDX.get(each, each) for each in [text.split(" :: ")[-1] for text in stated[:1]] or kinds)
 
 
 def refusals(found: Licences) -> list[str]:

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from gape.generators.corpus import CorpusText
     from gape.generators.prompted import PromptedText
     from gape.generators.resampled import ResampledText
+    from gape.generators.several import SeveralWriters
     from gape.generators.vectors import GaussianGenerator, SnakingPath, StartFromBox, StartFromSet
     from gape.language.embedded import EmbeddedModel
+    from gape.language.openvino import OpenVinoModel
     from gape.language.stored import Stored
     from gape.modalities import Records, load_texts
     from gape.privacy.accounting import Release, delta_spent, noise_scale, paper_noise_scale, spent
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from gape.selection.kmedoids import KMedoids
     from gape.selection.local_search import Gape, local_search
     from gape.selection.ranking import Ranking
+    from gape.selection.regions import RegionalRanking
     from gape.selection.remembering import Remembering
     from gape.selection.separation import paper_separation
     from gape.selection.subsampling import Subsampling
@@ -79,6 +82,7 @@ __all__ = [
     "LocalElectorate",
     "MiniLM",
     "NotebookProgress",
+    "OpenVinoModel",
     "Plan",
     "PrivacyError",
     "PrivacyStatement",
@@ -87,6 +91,7 @@ __all__ = [
     "Proposal",
     "Ranking",
     "Records",
+    "RegionalRanking",
     "Release",
     "Remembering",
     "ResampledText",
@@ -98,6 +103,7 @@ __all__ = [
     "Selector",
     "ServiceError",
     "Settings",
+    "SeveralWriters",
     "SnakingPath",
     "SpendingError",
     "StartFromBox",
@@ -155,8 +161,10 @@ _NAMES = {
     "generators.corpus": ("CorpusText",),
     "generators.prompted": ("PromptedText",),
     "generators.resampled": ("ResampledText",),
+    "generators.several": ("SeveralWriters",),
     "generators.vectors": ("GaussianGenerator", "SnakingPath", "StartFromBox", "StartFromSet"),
     "language.embedded": ("EmbeddedModel",),
+    "language.openvino": ("OpenVinoModel",),
     "language.stored": ("Stored",),
     "modalities": ("Records", "load_texts"),
     "privacy.accounting": ("Release", "delta_spent", "noise_scale", "paper_noise_scale", "spent"),
@@ -176,6 +184,7 @@ _NAMES = {
     "selection.kmedoids": ("KMedoids",),
     "selection.local_search": ("Gape", "local_search"),
     "selection.ranking": ("Ranking",),
+    "selection.regions": ("RegionalRanking",),
     "selection.remembering": ("Remembering",),
     "selection.separation": ("paper_separation",),
     "selection.subsampling": ("Subsampling",),

@@ -119,8 +119,9 @@ RUN = ("run", "reviews.csv", "--text", "review", "--epsilon", 4, "--rounds", 1, 
     [
         ("--generator", f"hf:{FOLDER}", "--prompts", "generic"),
         ("--generator", "embedded", "--prompts", "yelp"),
+        pytest.param(("--generator", "openvino", "--prompts", "yelp"), marks=pytest.mark.slow),
     ],
-    ids=["hf", "embedded"],
+    ids=["hf", "embedded", "openvino"],
 )
 def test_a_local_model_talks_to_nobody(here: Path, made: tuple[object, ...]) -> None:
     gape(here, (*RUN, *made, "--samples", 3, "--copies", 1, "--scales", "0.5"))

@@ -119,6 +119,7 @@ def test_what_cannot_is_refused(licence: str) -> None:
     [
         (["License-Expression: MIT", "License: GPL"], "MIT"),
         (["License: Apache 2.0"], "Apache-2.0"),
+        (["License: OSI Approved :: Apache Software License"], "Apache-2.0"),
         (["License: UNKNOWN", "Classifier: License :: OSI Approved :: MIT License"], "MIT"),
         (["License: BSD", "Classifier: License :: OSI Approved :: BSD License"], "BSD"),
         (

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.rules import with_centres
 
 import gape
 from gape.core.errors import InputError, PrivacyError, SpendingError
@@ -25,6 +26,7 @@ from gape.runs.selector import keeps_distinct, make_selector
 from gape.runs.settings import Settings
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
+from gape.selection.regions import RegionalRanking
 from gape.selection.remembering import Remembering
 from gape.selection.subsampling import Subsampling
 from made_up import CANARIES, private_rows, write_corpus
@@ -115,7 +117,10 @@ class TestResolved:
     @pytest.mark.parametrize(
         ("values", "message"),
         [
-            ({"generator": "gpt"}, "generator must be one of embedded, embedded:MODEL, openai:MODEL"),
+            (
+                {"generator": "gpt"},
+                "generator must be one of embedded, embedded:MODEL, openvino, openvino:MODEL, openai:MODEL",
+            ),
             ({"generator": "openai"}, "generator must be one of"),
             ({"generator": "embedded:x"}, "there is no embedded model 'x'; use one of"),
             ({"embedder": "words"}, "embedder must be one of minilm"),
@@ -175,7 +180,7 @@ class TestSelectors:
 
         plan = make_plan(settings())
         sigma = plan.sigma
-        usual = Gape.for_model(plan.samples)
+        usual = RegionalRanking()
         assert rule() == Remembering(replace(usual, distinct=True), sigma)
         assert rule(distinct=False) == Remembering(usual, sigma)
         corpus = rule(generator=f"corpus:{QUESTIONS}", corpus_text="text")
@@ -188,17 +193,19 @@ class TestSelectors:
     def test_labels_have_their_own(self) -> None:
         chosen = settings(label="stars", labels=["low", "mid"])
         plan = make_plan(chosen)
-        rule = PerLabel(Gape.for_model(plan.samples, distinct=True), ("low", "mid"))
+        rule = PerLabel(RegionalRanking(distinct=True), ("low", "mid"))
         assert make_selector(chosen, plan) == Remembering(rule, plan.sigma)
 
     @pytest.mark.parametrize("labels", [None, ["low", "mid"]])
     def test_a_run_that_an_earlier_version_began_keeps_its_rule(self, labels: list[str] | None) -> None:
         chosen = settings() if labels is None else settings(label="stars", labels=labels)
         plan = make_plan(chosen)
-        earlier: Selector = Gape.without_memory(plan.sigma, distinct=True)
+        halved: Selector = Gape.without_memory(plan.sigma, distinct=True)
+        centred: Selector = with_centres(plan.samples, distinct=True)
         if labels is not None:
-            earlier = PerLabel(earlier, tuple(labels))
-        assert make_selector(chosen, plan, repr(earlier)) == earlier
+            halved, centred = (PerLabel(rule, tuple(labels)) for rule in (halved, centred))
+        for earlier in (halved, Remembering(centred, plan.sigma)):
+            assert make_selector(chosen, plan, repr(earlier)) == earlier
         usual = make_selector(chosen, plan)
         assert make_selector(chosen, plan, repr(usual)) == usual
         assert make_selector(chosen, plan, "something else") == usual

@@ -5,6 +5,7 @@ unchanged, because the user has decided.
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,11 @@ SWITCHES = {
 
 for _name, _value in SWITCHES.items():
     os.environ.setdefault(_name, _value)
+
+
+def without_telemetry(package: str) -> None:
+    """Keep a package that sends usage data from being imported. The library that asks for it works without it."""
+    sys.modules.setdefault(package, None)  # type: ignore[arg-type]  # marks what must not be imported
 
 
 @contextmanager

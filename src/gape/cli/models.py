@@ -9,10 +9,11 @@ from rich.table import Column, Table
 from gape.cli.shared import errors_in_one_line, notes, output
 from gape.core.errors import InputError
 from gape.language.catalogue import CATALOGUE
-from gape.language.locate import weights_of
+from gape.language.locate import KINDS, weights_of
 from gape.language.speeds import known_speeds, measure
 from gape.language.weights import KNOWN, MINILM, USUAL, Weights, cache_folder
 from gape.language.weights import fetch as fetch_weights
+from gape.runs.generator import writes
 from gape.runs.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -74,9 +75,10 @@ def fetch(
 
 def models_of(settings: Settings) -> list[Weights]:
     """Return the local models of known content that a run with these settings loads."""
-    kind, _, name = settings.generator.partition(":")
-    writer = weights_of(name) if kind == "embedded" else None
-    return [weights for weights in (writer, MINILM if settings.embedder == "minilm" else None) if weights is not None]
+    models = [spec.partition(":") for spec in (settings.generator, *(settings.also or ())) if writes(settings)]
+    writers = [weights_of(name) for kind, _, name in models if kind in KINDS]
+    used = dict.fromkeys([*writers, MINILM if settings.embedder == "minilm" else None])
+    return [weights for weights in used if weights is not None]
 
 
 def fetch_missing(settings: Settings) -> None:

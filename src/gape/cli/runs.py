@@ -65,7 +65,7 @@ def export(
 
 @errors_in_one_line()
 @takes_changes(
-    *("generator", "prompts", "base_url", "key_variable", "key_file", "api_version"),
+    *("generator", "also", "prompts", "base_url", "key_variable", "key_file", "api_version"),
     *("painter", "painter_base_url", "painter_key_variable"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "concurrency"),
     *("max_cost", "max_tokens_total", "max_images"),
@@ -100,13 +100,14 @@ def expand(
     if destination.exists():
         raise InputError(f"{destination} exists and is never overwritten; remove it or choose another destination")
     terminal = notes()
+    folder = SettingsFolder(run)
     columns = (TextColumn("Writing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("", total=count)
         rows = expand_run(
-            run, count, lambda written: bar.update(task, completed=min(written, count)), where=where or (), **changes
+            folder, count, lambda written: bar.update(task, completed=min(written, count)), where=where or (), **changes
         )
-    for path in export_run(run, destination, chosen, rows):
+    for path in export_run(folder, destination, chosen, rows):
         output().print(str(path), markup=False)
     if len(rows) < count:
         terminal.print(f"The model delivered {len(rows)} of {count}.", markup=False)
@@ -145,6 +146,8 @@ def _rows(run: Path, now: Status) -> dict[str, str]:
     if now.repeating is not None:
         remark = ": the texts repeat one another" if repeats_itself(now.repeating) else ""
         rows["repetition"] = f"{now.repeating:.0%} share eight words in a row with another text{remark}"
+    if now.written:
+        rows["writers"] = ", ".join(f"{count:,} texts by {name}" for name, count in now.written.items())
     if now.answers:
         tokens = now.tokens
         rows["answers"] = f"{now.answers:,} stored: {tokens.prompt:,} tokens read, {tokens.completion:,} written"

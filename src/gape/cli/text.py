@@ -16,6 +16,7 @@ from gape.cli.live import watching
 from gape.cli.models import fetch_missing, models_of
 from gape.cli.shared import duration_in_words, errors_in_one_line, output, print_statement, resumable
 from gape.evolution.plan import Plan
+from gape.language.locate import KINDS
 from gape.privacy.accounting import stated
 from gape.runs.advice import Outlook, calls_of, outlook
 from gape.runs.electorate import Here, open_private, refuse_shared_corpus, unit_of, units_of
@@ -77,6 +78,7 @@ def run(
         "engine",
         "workers",
         "generator",
+        "also",
         "prompts",
         "base_url",
         "key_variable",
@@ -212,7 +214,7 @@ def _topics(settings: Settings) -> str:
         return ""
     named = settings.prompts is not None or settings.topics is not None or settings.bare_prompts
     asked_for = settings.domain is not None and not named
-    here = settings.generator.startswith("embedded") and all(part.fetched for part in models_of(settings))
+    here = settings.generator.partition(":")[0] in KINDS and all(part.fetched for part in models_of(settings))
     if asked_for and not here:
         return "the model is asked for them when the run begins; --topics sets them"
     model = make_model(settings, Path()) if asked_for else None

@@ -34,6 +34,24 @@ class AnnealedGenerator(Generator, Protocol):
 
 
 @runtime_checkable
+class SharedGenerator(Generator, Protocol):
+    """Several writers in one generator. A run decides who writes which candidate."""
+
+    @property
+    def writers(self) -> int:
+        """The number of writers."""
+        ...
+
+    def write(self, authors: Indices, rng: np.random.Generator) -> Samples:
+        """Draw one sample by each of these writers, (count,), given by their indices."""
+        ...
+
+    def rewrite(self, samples: Samples, scales: Floats, authors: Indices, rng: np.random.Generator) -> Samples:
+        """Write one variation of each sample, by the writer given for it."""
+        ...
+
+
+@runtime_checkable
 class ConditionalGenerator(Generator, Protocol):
     """A generator that can write samples with given values, such as texts of a label."""
 

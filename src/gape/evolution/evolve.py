@@ -17,9 +17,11 @@ from gape.core.protocols import (
     Selector,
     SurveyGenerator,
 )
-from gape.core.types import NoisyVotes, Samples
+from gape.core.types import NoisyVotes
 from gape.evolution.plan import Plan
 from gape.evolution.state import Proposal, State
+from gape.evolution.writers import Judged, start
+from gape.evolution.writers import varied as write_variations
 from gape.privacy.ledger import Account
 from gape.privacy.noise import Noise
 from gape.privacy.release import release_answers, release_votes
@@ -48,7 +50,8 @@ def evolve(
     if plan.answers and (state is None or state.round < plan.rounds):
         generator, answers = _asked(plan, generator, electorate, account, noise)
     if state is None:
-        state = State(0, generator.random(plan.initial, _rng(plan, 0, "random")), answers=answers)  # S(0)
+        samples, authors = start(generator, plan.initial, _rng(plan, 0, "random"))  # S(0)
+        state = State(0, samples, answers=answers, authors=authors)
         yield state
     while state.round < plan.rounds:
         t = state.round + 1
@@ -60,9 +63,9 @@ def evolve(
                     if isinstance(generator, AnnealedGenerator)
                     else generator
                 )
-                proposal = _vary(plan, writer, state.synthetic, _rng(plan, t, "vary"))  # V(t)
+                proposal = _vary(plan, writer, state, _rng(plan, t, "vary"))  # V(t)
             else:
-                proposal = _unvaried(state.synthetic)
+                proposal = _unvaried(state)
             yield replace(state, proposal=proposal)  # saved before votes are paid for, which fit no other candidates
         candidates = proposal.samples
         points = embedder.embed(candidates)
@@ -73,6 +76,9 @@ def evolve(
         rule = select.among(_known(proposal, state)) if isinstance(select, InformedSelector) else select
         chosen = rule(votes, points, plan.samples, _rng(plan, t, "select"))
         state = State(t, candidates[chosen.indices], votes=votes, selection=chosen, believed=chosen.believed)  # S(t)
+        if proposal.authors is not None:
+            judged = Judged(proposal.authors, proposal.scales, votes)
+            state = replace(state, authors=proposal.authors[chosen.indices], judged=judged)
         yield state
 
 
@@ -97,28 +103,32 @@ def _known(proposal: Proposal, state: State) -> Candidates:
     return Candidates(proposal.samples, proposal.scales, before)
 
 
-def _vary(plan: Plan, generator: Generator, samples: Samples, rng: np.random.Generator) -> Proposal:
+def _vary(plan: Plan, generator: Generator, state: State, rng: np.random.Generator) -> Proposal:
     """Return the candidates VariationAPI(S): `copies` variations at each scale, after the samples if they are kept."""
+    samples = state.synthetic
     parents = np.arange(len(samples))
     scales = np.repeat(plan.scales, plan.copies)
     varied = samples[np.tile(parents, len(scales))]
-    candidates = generator.vary(varied, np.repeat(scales, len(samples)), rng)
+    candidates, authors = write_variations(generator, varied, np.repeat(scales, len(samples)), state.judged, rng)
     if len(candidates) != len(varied):
         raise InputError(
             f"the generator returned {len(candidates)} variations of {len(varied)} samples; return one for each"
         )
     if plan.keep:
         candidates, scales = np.concatenate([samples, candidates]), np.concatenate([[0.0], scales])
+        authors = None if authors is None or state.authors is None else np.concatenate([state.authors, authors])
     return Proposal(
         samples=candidates,
         parents=np.tile(parents, len(scales)),
         scales=np.repeat(scales, len(samples)),
+        authors=authors,
     )
 
 
-def _unvaried(samples: Samples) -> Proposal:
+def _unvaried(state: State) -> Proposal:
     """Return the samples themselves as candidates."""
-    return Proposal(samples, parents=np.arange(len(samples)), scales=np.zeros(len(samples)))
+    count = len(state.synthetic)
+    return Proposal(state.synthetic, np.arange(count), scales=np.zeros(count), authors=state.authors)
 
 
 def _rng(plan: Plan, turn: int, step: str) -> np.random.Generator:

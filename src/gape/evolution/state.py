@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from gape.core.protocols import Selection
 from gape.core.types import Floats, Indices, NoisyVotes, Samples
+from gape.evolution.writers import Judged
 
 
 @dataclass(frozen=True)
@@ -13,6 +14,7 @@ class Proposal:
     samples: Samples  # (v, ...)
     parents: Indices  # (v,): the member of S(t-1) that it varies
     scales: Floats  # (v,): s^2; 0 marks the sample itself
+    authors: Indices | None = None  # (v,): who wrote it, if there are several writers
 
 
 @dataclass(frozen=True)
@@ -26,3 +28,5 @@ class State:
     selection: Selection | None = None  # of round t, into V(t)
     answers: tuple[NoisyVotes, ...] = ()  # noisy, to each release of the survey; with the first state only
     believed: Floats | None = None  # votes that each member of S(t) is believed to have, if the selector remembers them
+    authors: Indices | None = None  # who wrote each member of S(t), if there are several writers
+    judged: Judged | None = None  # V(t) with its writers and votes, likewise

@@ -38,6 +38,7 @@ class Header:
     first_token: str  # starts every text
     last_token: str  # ends an answer
     adds_first_token: bool  # whether the engine adds the first token by itself
+    tokenizer: str = ""  # its kind
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ def read_header(file: Path) -> Header:
         adds_first_token=bool(
             entries.get("tokenizer.ggml.add_bos_token", entries.get("tokenizer.ggml.model") == "llama")
         ),
+        tokenizer=_text(entries, "tokenizer.ggml.model"),
     )
 
 

@@ -1,4 +1,4 @@
-"""The file of an embedded model, by what follows `embedded:` in the settings."""
+"""The file of a model inside this process, by what follows `embedded:` or `openvino:` in the settings."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ from gape.language.catalogue import listed
 from gape.language.weights import SMOLLM2, Weights, fetch
 
 HUB = "hub:"
+KINDS = ("embedded", "openvino")  # generators whose models are found here
 _SUFFIX = ".gguf"
 
 

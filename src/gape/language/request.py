@@ -52,6 +52,25 @@ class LanguageModel(Protocol):
         ...
 
 
+class Wrapper:
+    """Base of models that pass requests on to an inner one: a run is identified by the name of that one."""
+
+    model: LanguageModel
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def name(self) -> str:
+        """The name of the inner model."""
+        return self.model.name
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether the inner model can continue an opening."""
+        return self.model.can_continue
+
+
 def burst_of(model: LanguageModel) -> int:
     """Return how many answers a model writes so quickly and cheaply that they may be stored together; usually one."""
     return int(getattr(model, "burst", 1))

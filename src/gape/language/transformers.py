@@ -48,9 +48,9 @@ class TransformersModel:
         device: str | None = None,
         dtype: str | None = None,
         batch: int | None = None,
-        top_k: int = 50,
+        top_k: int = 400,
         top_p: float = 0.95,
-        min_p: float = 0.02,
+        min_p: float = 0.0,
         repeat_penalty: float = 1.05,
     ) -> None:
         """Load `model`: a folder, a GGUF file (which needs the packages gguf and accelerate) or a name on the hub.

@@ -193,8 +193,10 @@ def _scientific(number: float) -> str:
 
 def _text_settings(settings: Settings, modality: Modality) -> dict[str, str]:
     kind, _, name = settings.generator.partition(":")
+    here = f"{name.rsplit('/', 1)[-1] or 'SmolLM2-135M-Instruct'}, on this machine"
     generators = {
-        "embedded": f"{name.rsplit('/', 1)[-1] or 'SmolLM2-135M-Instruct'}, on this machine",
+        "embedded": here,
+        "openvino": f"{here}, by OpenVINO",
         "corpus": f"none: {modality.nouns} from a public corpus",
         str(modality.defaults.get("generator", modality.name)): modality.written_by or "that of the modality",
     }
@@ -202,6 +204,7 @@ def _text_settings(settings: Settings, modality: Modality) -> dict[str, str]:
     by_itself = kind == "corpus" or (settings.painter is None and modality.owns(settings.generator))
     terms = {
         "Generator": generators.get(kind) or name.rsplit("/", 1)[-1],
+        "Further writers": ", ".join(settings.also or ()),
         "Painter": None if settings.painter is None else settings.painter.partition(":")[2].rsplit("/", 1)[-1],
         "Variation": settings.variation,
         "Prompts": None if by_itself else "a custom file" if prompts.endswith(".toml") else prompts,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gape.runs.settings import Settings
 
 LOCAL, RAY = "local", "ray"
+ALSO = ("embedded", "openvino", "hf")  # models on this machine, which may write beside the generator
 ENGINES = (LOCAL, RAY, f"{RAY}:ADDRESS")
 
 
@@ -36,6 +37,24 @@ def check_engine(settings: Settings) -> None:
         raise InputError(
             f"with engine {brief(settings.engine)} only the workers read the data; list the possible labels as labels"
         )
+
+
+def check_also(settings: Settings) -> None:
+    """Refuse further writers that are not models on this machine, or beside what they cannot share the work with."""
+    if settings.also is None:
+        return
+    models = (settings.generator, *settings.also)
+    heads = [spec.partition(":")[0] for spec in models]
+    if not settings.also or len(set(models)) < len(models) or not set(heads[1:]) <= set(ALSO):
+        raise InputError(
+            f"also must name other models of the kinds {', '.join(ALSO)} than the generator, got "
+            f"{brief(list(settings.also))}; name each once"
+        )
+    if settings.own_generator or heads[0] not in {*ALSO, "openai"}:
+        raise InputError(f"also is for a generator that is a language model, got {brief(settings.generator)}")
+    for name, used in (("survey", settings.survey), ("painter", settings.painter), ("engine", settings.on_ray)):
+        if used:
+            raise InputError(f"also and {name} cannot be combined; leave one of them out")
 
 
 def check_modality(settings: Settings) -> None:

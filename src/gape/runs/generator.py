@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,9 +23,11 @@ from gape.generators.labels import LabelledEmbedder, LabelledGenerator
 from gape.generators.prompted import PromptedText
 from gape.generators.prompts import Prompts, generic, load, topics_from_model
 from gape.generators.resampled import ResampledText
+from gape.generators.several import SeveralWriters
 from gape.generators.topic_survey import TopicSurvey
 from gape.language.embedded import EmbeddedModel
 from gape.language.locate import locate
+from gape.language.openvino import OpenVinoModel
 from gape.language.request import Completion, LanguageModel
 from gape.language.spending import Purse
 from gape.language.stored import Stored
@@ -87,6 +89,8 @@ def _writer(
         return None
     if kind == "embedded":
         return EmbeddedModel(locate(name))
+    if kind == "openvino":
+        return OpenVinoModel(locate(name))
     if kind == "openai":
         return _service(settings, name, answers, waiting, purse)
     return cast(LanguageModel, optional_part(kind)(name))
@@ -171,6 +175,23 @@ def make_generator(
     return generator if not settings.survey else _surveyed(settings, generator, embedder)
 
 
+@contextmanager
+def with_others(
+    settings: Settings, first: Generator, answers: Path, listener: Listener, prompts: Prompts, embedder: Embedder | None
+) -> Iterator[Generator]:
+    """Yield the generator, together with those of the further models if there are any."""
+    if settings.also is None:
+        yield first
+        return
+    with ExitStack() as stack:
+        generators = [first]
+        for spec in settings.also:
+            own = settings.with_values(generator=spec, also=None, batch=False)
+            model = stack.enter_context(remembering(make_model(own, answers), answers, listener))
+            generators.append(make_generator(own, model, prompts, embedder))
+        yield SeveralWriters(tuple(generators))
+
+
 def _surveyed(settings: Settings, generator: Generator, embedder: Embedder | None) -> Generator:
     """Return the generator that asks for topics first. Without an embedder, nothing can be asked any more."""
     if not isinstance(generator, TopicGenerator) or not len(generator.topics()):
@@ -184,13 +205,14 @@ def describe_writer(settings: Settings) -> WritingFigures:
     """Return the numbers that determine time and cost of resolved settings."""
     words = settings.words or settings.records.words or load(settings.prompts or "generic").words
     scales = settings.scales or (1.0,)
+    speed = None if settings.also else TOKENS_PER_SECOND_PER_CORE.get(settings.generator)
     return WritingFigures(
         words=words,
         rewritten=sum(scales) / len(scales) if settings.variation == "resample" else 1.0,
         reads_sample=settings.variation == "rephrase",
         model=writes(settings),
         samples_per_second=settings.records.per_second,
-        tokens_per_second=TOKENS_PER_SECOND_PER_CORE * cores() if settings.generator == "embedded" else None,
+        tokens_per_second=None if speed is None else speed * cores(),
         concurrency=settings.concurrency if settings.services and not settings.batch else None,
         draws=settings.draws is not None,
         image_price=settings.image_price,

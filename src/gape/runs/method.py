@@ -8,6 +8,8 @@ from gape.runs.settings import Settings
 _SURVEY = (
     "Noisy counts of columns and of pairs of columns, and rows that fit them; there are no rounds of Private Evolution."
 )
+_REGIONS = "survivors are ranked, after one for each of up to 50 regions"
+_SHARES = "beyond the first half, survivors are chosen in proportion to the votes"
 _DEPARTS = "no theorem of the paper covers it"
 
 
@@ -34,7 +36,6 @@ def method_in_words(settings: Settings) -> Method:
 
 def _default(settings: Settings) -> Method:
     estimated, remembered = estimates_votes(settings), remembers_votes(settings)
-    first = "the first 50" if remembered else "the first half"
     departures = [
         "a survey decides which topics the first texts are about"
         if settings.survey and settings.kind.has_words
@@ -45,7 +46,7 @@ def _default(settings: Settings) -> Method:
         "negative votes are dropped",
         "distances are not truncated at R/3" if settings.separation is None else "",
         "as many candidates qualify as are needed",
-        "" if estimated else f"beyond {first}, survivors are chosen in proportion to the votes",
+        "" if estimated else _REGIONS if remembered else _SHARES,
     ]
     *others, last = (departure for departure in departures if departure)
     return Method(

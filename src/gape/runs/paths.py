@@ -4,13 +4,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-WITH_PATHS = ("data", "ledger", "key_file", "schema", "prompts", "generator", "painter", "embedder")
+WITH_PATHS = ("data", "ledger", "key_file", "schema", "prompts", "generator", "also", "painter", "embedder")
 
 
 def anchored(name: str, value: Any) -> Any:
     """Return the value of a setting with its path made absolute; other values are returned unchanged."""
     if not value or name not in WITH_PATHS or value == ":memory:":
         return value
+    if name == "also":
+        return tuple(anchored("generator", spec) for spec in value)
     if name in {"data", "ledger"}:
         return os.path.realpath(value)  # terminates even if links form a cycle
     kind, colon, file = str(value).partition(":")

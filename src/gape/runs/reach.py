@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from gape._support.values import brief
 from gape.core.errors import PrivacyError
-from gape.language.locate import reaches_outside
+from gape.language.locate import KINDS, reaches_outside
 from gape.runs.checks import LOCAL
 from gape.runs.settings import Settings
 
@@ -21,12 +21,12 @@ _DEFAULTS = {setting.name: setting.default for setting in fields(Settings)}
 
 # Settings that can reach outside; generator and embedder only in some of their forms.
 OUTSIDE = (
-    *("data", "ledger", "generator", "prompts", "base_url", "key_variable", "key_file"),
+    *("data", "ledger", "generator", "also", "prompts", "base_url", "key_variable", "key_file"),
     *("painter", "painter_base_url", "painter_key_variable"),
     *("embedder", "embedder_base_url", "embedder_key_variable", "engine"),
 )
 # Those that can be reset if they are not used, without changing the meaning of the others.
-_RESET = frozenset(OUTSIDE) - {"generator", "painter", "embedder", "prompts"}
+_RESET = frozenset(OUTSIDE) - {"generator", "also", "painter", "embedder", "prompts"}
 
 
 def reaching(settings: Settings, uses: Collection[Use]) -> list[str]:
@@ -62,11 +62,17 @@ def confined(folder: Path, stored: Settings, given: Mapping[str, Any], uses: Col
 def _by_generator(settings: Settings) -> list[str]:
     kind, _, name = settings.generator.partition(":")
     prompts = ["prompts"] if settings.prompts is not None and settings.prompts.endswith(".toml") else []
-    painter = _by_painter(settings)
+    painter = [*(["also"] if any(map(_leads_outside, settings.also or ())) else []), *_by_painter(settings)]
     if kind in {"openai", "openai-images"}:
         return ["base_url", *_key(settings), *prompts, *painter]
-    named = kind == "embedded" and not reaches_outside(name)  # a model of the catalogue, whose content is known
-    return [*(["generator"] if name and not named else []), *prompts, *painter]
+    outside = bool(name) if settings.own_generator else _leads_outside(settings.generator)
+    return [*(["generator"] if outside else []), *prompts, *painter]
+
+
+def _leads_outside(spec: str) -> bool:
+    """Whether a model is named that is not in the catalogue, whose content is known."""
+    kind, _, name = spec.partition(":")
+    return bool(name) and (kind not in KINDS or reaches_outside(name))
 
 
 def _by_painter(settings: Settings) -> list[str]:

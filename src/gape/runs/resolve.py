@@ -8,7 +8,7 @@ from gape.distributed.cluster import RayElectorate
 from gape.evolution.plan import Plan
 from gape.generators.prompts import load
 from gape.generators.topic_survey import times_for
-from gape.language.locate import check_name
+from gape.language.locate import KINDS, check_name
 from gape.privacy.accounting import Neighbours
 from gape.runs.advice import samples_for, suitable_votes, usual_delta
 from gape.runs.electorate import Private, units_of
@@ -136,8 +136,9 @@ def variations_of(settings: Settings) -> tuple[str | None, tuple[float, ...], in
     variation = settings.variation or usual
     if kind == "corpus":
         _check_corpus(settings)
-    if kind == "embedded":
-        check_name(settings.generator.partition(":")[2])
+    for spec in (settings.generator, *(settings.also or ())):
+        if kind_of(spec, settings.writers, "generator") in KINDS and not own:
+            check_name(spec.partition(":")[2])
     if kind == "openai" and variation == "resample":
         raise InputError(
             "variation 'resample' needs a model that can continue an opening, and a chat service cannot; use 'rephrase'"

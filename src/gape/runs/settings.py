@@ -9,7 +9,7 @@ from gape.core.errors import InputError
 from gape.language.spending import SHARE_OF_PRICE
 from gape.modalities import Modality, kind_named, modality, usual_modality
 from gape.privacy.accounting import Neighbours
-from gape.runs.checks import LOCAL, check_engine, check_modality, check_numbers, check_paper
+from gape.runs.checks import LOCAL, check_also, check_engine, check_modality, check_numbers, check_paper
 from gape.runs.paths import WITH_PATHS, anchored
 from gape.runs.presets import PRESETS, survey_defaults
 
@@ -149,8 +149,15 @@ class Settings:
     generator: str = _setting(
         "embedded",
         "Generator",
-        "Source of candidates: embedded, embedded:MODEL, openai:MODEL, hf:MODEL, or corpus:FILE with public texts. For "
-        "images: fonts, fonts:FOLDER, onnx:FILE, openvino:FILE, diffusers:MODEL, openai-images:MODEL or corpus:FOLDER.",
+        "Source of candidates: embedded, embedded:MODEL, openvino, openvino:MODEL, openai:MODEL, hf:MODEL, or "
+        "corpus:FILE with public texts. For images: fonts, fonts:FOLDER, onnx:FILE, openvino:FILE, diffusers:MODEL, "
+        "openai-images:MODEL or corpus:FOLDER.",
+    )
+    also: tuple[str, ...] | None = _setting(
+        None,
+        "Generator",
+        "Further models on this machine that write texts, separated by commas: embedded:MODEL, openvino:MODEL or "
+        "hf:MODEL. The start is shared equally; then a model writes more if the noisy votes prefer its texts.",
     )
     painter: str | None = _setting(
         None,
@@ -283,6 +290,7 @@ class Settings:
         check_numbers(self)
         check_paper(self)
         check_engine(self)
+        check_also(self)
 
     @property
     def on_ray(self) -> bool:

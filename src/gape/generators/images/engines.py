@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from gape._support.silence import without_telemetry
 from gape.core.errors import InputError, in_one_line
 
 _WHOLE = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
@@ -64,7 +64,7 @@ class OpenVinoEngine:
 
     def __init__(self, path: Path) -> None:
         """Load the model."""
-        sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # never imported, so it sends nothing
+        without_telemetry("openvino_telemetry")
         try:
             openvino: Any = importlib.import_module("openvino")  # heavy, an optional extra
         except ImportError:

@@ -25,7 +25,7 @@ class Text(Modality):
 
     name = "text"
     noun = "text"
-    generators = ("embedded", "embedded:MODEL", "openai:MODEL", "hf:MODEL", "corpus:FILE")
+    generators = ("embedded", "embedded:MODEL", "openvino", "openvino:MODEL", "openai:MODEL", "hf:MODEL", "corpus:FILE")
     embedders = ("minilm", "openai:MODEL", "st:MODEL")
     has_words = True
     plain_texts = True

@@ -29,9 +29,10 @@ from gape._support.files import (
 )
 from gape._support.values import brief
 from gape.core.errors import RunError
-from gape.core.types import Floats, Samples
+from gape.core.types import Floats, Indices, Samples
 from gape.evolution.plan import Plan
 from gape.evolution.state import Proposal, State
+from gape.evolution.writers import Judged
 from gape.modalities import Modality, modality_of
 from gape.modalities.arrow import samples_from_arrow
 from gape.privacy.accounting import Neighbours
@@ -44,7 +45,10 @@ _MAY_GROW = {"rounds", "epsilon"}
 
 # Packages whose version affects the result: always, and if the process has loaded them.
 _DECISIVE = ("numpy", "scipy", "numba", "opendp")
-_WHERE_LOADED = ("onnxruntime", "tokenizers", "xllamacpp", "torch", "transformers", "sentence_transformers")
+_WHERE_LOADED = (
+    *("onnxruntime", "tokenizers", "xllamacpp", "openvino_genai"),
+    *("torch", "transformers", "sentence_transformers"),
+)
 _WORD = re.compile(r"[\w.+!-]{1,60}")  # a name or a version; both appear in reports
 _LARGEST_NUMBER = 2**53  # of rounds, samples and seeds
 _AS_COLUMNS = frozenset({"indices", "believed"})  # parts of a selection
@@ -179,6 +183,7 @@ class RunFolder:
                 "sample": self._kind(proposal.samples).to_arrow(proposal.samples),
                 "parent": proposal.parents,
                 "scale": proposal.scales,
+                **_writers(proposal.authors),
             }
             write_table(self._make_round(state.round + 1).candidates, columns)
             return
@@ -192,7 +197,7 @@ class RunFolder:
             columns["candidate"] = state.selection.indices
         if state.believed is not None:
             columns["believed_votes"] = state.believed
-        write_table(files.synthetic, columns)
+        write_table(files.synthetic, columns | _writers(state.authors))
 
     def load(self) -> State | None:
         """Return the last stored state, if there is one."""
@@ -200,7 +205,13 @@ class RunFolder:
         if not complete:
             return None
         last = complete[-1]
-        state = State(last, synthetic=self.synthetic(last), believed=self._believed(last))
+        state = State(
+            last,
+            synthetic=self.synthetic(last),
+            believed=self._believed(last),
+            authors=read_writers(self._layout.round(last).synthetic),
+            judged=self._judged(last) if last else None,
+        )
         following = self._layout.round(last + 1).candidates
         if not following.exists():
             return state
@@ -209,6 +220,7 @@ class RunFolder:
             samples=read_samples(following, table, self._kind(state.synthetic)),
             parents=read_numbers(following, table, "parent", np.int64),
             scales=read_numbers(following, table, "scale", np.float64),
+            authors=read_writers(following),
         )
         return replace(state, proposal=proposal)
 
@@ -224,6 +236,14 @@ class RunFolder:
         if "believed_votes" not in table.column_names:
             return None
         return read_numbers(path, table, "believed_votes", np.float64)
+
+    def _judged(self, turn: int) -> Judged | None:
+        """Return the candidates of a round with their writers and votes; None if there is one writer."""
+        files = self._layout.round(turn)
+        if (authors := read_writers(files.candidates)) is None:
+            return None
+        scales = read_numbers(files.candidates, read_table(files.candidates), "scale", np.float64)
+        return Judged(authors, scales, read_numbers(files.votes, read_table(files.votes), "noisy_votes", np.int64))
 
     def save_rewritten(self, turn: int, before: Samples, after: Samples) -> None:
         """Store the texts of S(turn) that the last pass rewrote."""
@@ -260,6 +280,16 @@ def read_samples(path: Path, table: pa.Table, modality: Modality | None = None) 
         with suppress(RunError):
             return samples_from_arrow(table["sample"]) if modality is None else modality.from_arrow(table["sample"])
     raise RunError(f"{path} has no column 'sample' of vectors or texts; restore it from a copy")
+
+
+def read_writers(path: Path) -> Indices | None:
+    """Return who wrote each sample of a file, as an index; None if there is one writer."""
+    table = read_table(path)
+    return read_numbers(path, table, "writer", np.int64) if "writer" in table.column_names else None
+
+
+def _writers(authors: Indices | None) -> dict[str, Indices]:
+    return {} if authors is None else {"writer": authors}
 
 
 def read_rewritten(files: RoundFiles, samples: Samples, modality: Modality | None) -> Samples | None:

@@ -3,12 +3,17 @@
 The ledger of a file is beside the file, because the budget belongs to the data and not to a run.
 """
 
+from __future__ import annotations
+
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from gape._support.files import is_locked
 from gape.core.copies import repeats
@@ -19,10 +24,11 @@ from gape.language.stored import stored_tokens
 from gape.privacy.accounting import Release, spent
 from gape.privacy.budget import BudgetRequest, settle_budget
 from gape.privacy.ledger import Budget, Ledger
+from gape.privacy.statement import PrivacyStatement
 from gape.runs.electorate import Private, text_fingerprint, unit_of
 from gape.runs.folder.layout import Layout
-from gape.runs.folder.record import RunRecord, read_begun_run, read_run
-from gape.runs.folder.rounds import Begun, Versions, read_begun
+from gape.runs.folder.record import RunRecord, read_begun_run, read_finished, read_run
+from gape.runs.folder.rounds import Begun, Versions, read_begun, read_writers
 from gape.runs.folder.sealed import SealedSettings, read_sealed, write_sealed
 from gape.runs.paths import anchored
 from gape.runs.reach import OUTSIDE, Use, confined
@@ -49,6 +55,7 @@ class Status:
     versions: list[Versions]  # that made it; empty before its first text, or if they were not recorded
     lineages: tuple[int, ...]  # for the start and each round: the number of initial samples that have descendants
     largest: int  # number of samples in the largest lineage
+    written: dict[str, int]  # number of the last texts by each writer, if there are several
     repeating: float | None  # share of the last texts that repeat 8 words of another; None if they are not texts
 
 
@@ -89,6 +96,11 @@ class SettingsFolder:
         self.layout = Layout(self.path)
         self._stored = stored
 
+    @classmethod
+    def of(cls, run: str | Path | SettingsFolder) -> SettingsFolder:
+        """Return the folder of a run: the same object if it is one already, with what it has read."""
+        return run if isinstance(run, SettingsFolder) else cls(run)
+
     @property
     def stored(self) -> SealedSettings | None:
         """The settings of the run in the folder, read once; None if there are none."""
@@ -121,6 +133,12 @@ class SettingsFolder:
     def record(self) -> RunRecord:
         """Read the run, finished or not."""
         return read_run(self.path, self.stored)
+
+    def published(self) -> tuple[RunRecord, PrivacyStatement, pa.Table]:
+        """Read a finished run with its statement and its published data."""
+        record, statement, table = read_finished(self.path, self._stored)
+        self._stored = record.stored
+        return record, statement, table
 
     def agreed(self, uses: Collection[Use], **given: Any) -> Settings:
         """Return the settings with which a command may reach outside the folder, for the parts it uses.
@@ -225,6 +243,7 @@ class SettingsFolder:
             versions=begun.versions if begun else [],
             lineages=() if record is None else tuple(map(len, record.families)),
             largest=0 if record is None else int(record.families[-1][0]),
+            written={} if record is None else _written(record),
             repeating=_repeating(record) if record and record.modality.has_words else None,
         )
 
@@ -246,6 +265,18 @@ class SettingsFolder:
 
 def _repeating(record: RunRecord) -> float:
     return float(repeats(record.modality.wording(record.samples(record.last))).mean())
+
+
+def _written(record: RunRecord) -> dict[str, int]:
+    """Return the number of the last samples that each writer wrote; empty if there is one writer, or no name of it."""
+    authors = read_writers(record.layout.round(record.last).synthetic)
+    if authors is None or record.settings is None:
+        return {}
+    names = (record.settings.generator, *(record.settings.also or ()))
+    counts = Counter(authors.tolist())
+    if len(authors) != len(record.samples(record.last)) or not set(counts) <= set(range(len(names))):
+        raise RunError(f"the writers in {record.path} are not those of its settings; restore it from a copy")
+    return {name: counts[index] for index, name in enumerate(names)}
 
 
 def _ledger(path: str, budget: Budget | None = None) -> Ledger:

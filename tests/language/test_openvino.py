@@ -1,0 +1,171 @@
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+import made_gguf
+from contracts.language_model import LanguageModelContract
+from gape.core.errors import InputError, ServiceError
+from gape.language.gguf import read_layout
+from gape.language.openvino import OpenVinoModel
+from gape.language.request import Completion, LanguageModel, Request
+from gape.language.weights import SMOLLM2, fetch
+
+
+@cache
+def model() -> OpenVinoModel:
+    return OpenVinoModel(fetch(SMOLLM2), slots=5, context=256)
+
+
+def answers(*requests: Request) -> list[Completion]:
+    done = dict(model().complete(requests))
+    return [done[place] for place in range(len(requests))]
+
+
+class TestContract(LanguageModelContract):
+    failing: ClassVar[Request | None] = Request("too long for the context " * 200)
+
+    def make(self) -> LanguageModel:
+        return model()
+
+
+class TestAnswers:
+    def test_a_question_is_put_by_the_chat_template_of_the_model(self) -> None:
+        (completion,) = answers(Request("What is the capital of France?", temperature=0.0, max_tokens=12))
+        assert completion == Completion("The capital of France is Paris.", 37, 8, finished=True)
+
+    def test_an_answer_is_the_same_on_one_engine_and_on_two(self) -> None:
+        requests = [Request(f"Tell a story about {i} rivers.", max_tokens=16, seed=i) for i in range(18)]
+        together = answers(*requests)
+        assert together == [answers(request)[0] for request in requests]
+        assert len({completion.text for completion in together}) == len(requests)
+
+    def test_an_answer_that_was_cut_says_so(self) -> None:
+        (completion,) = answers(Request("Write a long story about a river.", max_tokens=5))
+        assert not completion.finished
+        assert completion.completion_tokens == 5
+
+    def test_an_answer_ends_with_the_first_sentence_after_enough_tokens(self) -> None:
+        whole = Request("Write a long story about a river.", max_tokens=90, seed=3)
+        long, short = answers(whole, replace(whole, enough=20))
+        assert long.text.startswith(short.text)
+        assert 20 <= short.completion_tokens < long.completion_tokens
+        assert short.text.endswith((".", "!", "?"))
+        assert not short.finished
+        assert short.prompt_tokens == long.prompt_tokens
+
+    @pytest.mark.parametrize("opening", ["The capital of France is", "The capital of France is "])
+    def test_it_goes_on_from_an_opening_with_or_without_the_last_space(self, opening: str) -> None:
+        question = Request("What is the capital of France?", opening, temperature=0.0, max_tokens=6)
+        assert (opening + answers(question)[0].text).startswith("The capital of France is Paris")
+
+    def test_another_seed_is_another_answer(self) -> None:
+        requests = [Request("Tell me a story.", max_tokens=10, seed=seed) for seed in (0, 1, 2**32 - 2, 2**63)]
+        assert len({completion.text for completion in answers(*requests)}) > 1
+
+    def test_a_lone_surrogate_does_not_stop_it(self) -> None:
+        assert answers(Request("Broken \ud800 text.", max_tokens=2))[0].completion_tokens == 2
+
+
+class TestName:
+    def test_it_tells_the_engine_the_model_the_sampling_and_the_system_prompt(self) -> None:
+        assert model().name == (
+            f"gguf {SMOLLM2.sha256[:12]} by OpenVINO (top_k=50, top_p=0.95, min_p=0.02, repetition_penalty=1.05, "
+            "system=None)"
+        )
+
+
+class TestRefusals:
+    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match=re.escape(f"there is no model file {tmp_path / 'none.gguf'}; fetch one")):
+            OpenVinoModel(tmp_path / "none.gguf")
+
+    def test_a_tokenizer_that_it_does_not_read(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="architecture llama with a tokenizer llama; use embedded instead"):
+            OpenVinoModel(made_gguf.make(tmp_path / "some.gguf"))
+
+    def test_weights_in_a_format_that_it_does_not_read(self, tmp_path: Path) -> None:
+        file = tmp_path / "some.gguf"
+        content = bytearray(fetch(SMOLLM2).read_bytes())
+        first = read_layout(fetch(SMOLLM2)).tensors[0]
+        at = content.index(first.name.encode()) + len(first.name) + 4 + 8 * len(first.shape)
+        assert int.from_bytes(content[at : at + 4], "little") == first.kind
+        content[at : at + 4] = (20).to_bytes(4, "little")  # IQ4_NL
+        file.write_bytes(content)
+        with pytest.raises(InputError, match="has weights in the GGUF formats 20; use embedded instead"):
+            OpenVinoModel(file)
+
+    def test_a_model_whose_weights_are_cut_off(self, tmp_path: Path) -> None:
+        file = tmp_path / "some.gguf"
+        file.write_bytes(fetch(SMOLLM2).read_bytes()[:3_000_000])
+        with pytest.raises(InputError, match="is not a complete GGUF file; download it again"):
+            OpenVinoModel(file)
+
+    @pytest.mark.parametrize("slots", [0, -1])
+    def test_no_slots(self, slots: int) -> None:
+        with pytest.raises(InputError, match=f"must be at least 1, got {slots}"):
+            OpenVinoModel(fetch(SMOLLM2), slots=slots)
+
+    def test_a_library_that_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gape.language.openvino.find_spec", lambda name: None)
+        with pytest.raises(InputError, match=re.escape("pip install 'gape[openvino]', or use embedded instead")):
+            OpenVinoModel(fetch(SMOLLM2))
+
+
+TALKING = """
+from gape.language.openvino import OpenVinoModel
+from gape.language.request import Request
+from gape.language.weights import SMOLLM2, fetch
+
+model = OpenVinoModel(fetch(SMOLLM2))
+for _ in model.complete([Request("Hello.", max_tokens=1)] + [Request("Write a novel.", max_tokens=900)] * 50):
+    print("begun", flush=True)
+"""
+
+
+class TestProcesses:
+    def test_they_end_with_the_model(self) -> None:
+        short = OpenVinoModel(fetch(SMOLLM2), slots=1, context=64)
+        (engine,) = short._engines
+        assert engine.process.poll() is None
+        del short
+        assert engine.process.returncode == 0
+
+    def test_an_answer_given_up_does_not_delay_the_next(self) -> None:
+        short = [Request("Hello.", max_tokens=1)]
+        for _ in model().complete(short + [Request("Write a novel.", max_tokens=200)] * 4):
+            break
+        begin = time.monotonic()
+        assert len(list(model().complete(short))) == 1
+        assert time.monotonic() - begin < 20
+
+    def test_one_that_was_killed_is_an_error(self) -> None:
+        killed = OpenVinoModel(fetch(SMOLLM2), slots=1, context=64)
+        answers = killed.complete([Request("Hello.", max_tokens=1), Request("Write a novel.", max_tokens=50)])
+        next(answers)
+        killed._engines[0].process.kill()
+        with pytest.raises(ServiceError, match="a process of OpenVINO ended"):
+            list(answers)
+
+    @pytest.mark.slow
+    def test_it_stops_when_interrupted_and_writes_nothing_to_the_terminal(self) -> None:
+        process = subprocess.Popen(
+            [sys.executable, "-c", TALKING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        begin = time.monotonic()
+        os.kill(process.pid, signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+        assert time.monotonic() - begin < 20  # the answers under way would take minutes
+        assert output == ""
+        assert errors.startswith("Traceback")
+        assert errors.rstrip().endswith("KeyboardInterrupt")
