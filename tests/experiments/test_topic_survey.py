@@ -80,3 +80,21 @@ def test_with_fewer_samples_the_start_is_better_and_the_end_within_its_interval(
     assert end.mean <= end.reach
     assert 0.002 <= round(distance.mean, 3) <= 0.007
     assert distance.mean <= distance.reach
+
+
+@pytest.mark.parametrize("share", ["0.1", "0.3"])
+@pytest.mark.parametrize("epsilon", tables.EPSILONS)
+def test_rows_with_texts_gain_at_the_start_and_not_at_the_end(share: str, epsilon: float) -> None:
+    found = {
+        (data, figure): tables.gain(tables.corpus(data, 50, "reviews"), share, "0", epsilon, figure)
+        for data in tables.REVIEWS
+        for figure in tables.FIGURES
+    }
+    for (data, figure), gained in found.items():
+        assert gained is not None
+        assert len(gained.values) == 8
+        if data == "few" and figure == "start recall":
+            assert 0.09 <= round(gained.mean, 2) <= 0.30
+            assert gained.mean > gained.reach
+        if figure.startswith("end"):
+            assert gained.mean <= gained.reach

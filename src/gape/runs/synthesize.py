@@ -149,10 +149,7 @@ def run_in(
     """Do what `run_text` does in a folder that is open already."""
     folder.refuse_foreign()
     report = progress or (lambda _: None)
-    if not settings.on_ray:
-        report(_at_first(settings, f"reading the private {settings.kind.nouns}"))
-    by_workers = f"workers read and embed the private {settings.kind.nouns}"
-    with engaged(settings, source, lambda: report(_at_first(settings, by_workers))) as private:
+    with engaged(settings, source, lambda: report(_embedding_by_workers(settings))) as private:
         settings = folder.same_run(resolved(settings, private).anchored())
         if not folder.finished:
             return _run(folder, settings, private, report, noise)
@@ -294,8 +291,9 @@ def _writer(
         yield model
 
 
-def _at_first(settings: Settings, doing: str) -> Progress:
+def _embedding_by_workers(settings: Settings) -> Progress:
     """Return the progress while the amount of work is not known yet."""
+    doing = f"workers read and embed the private {settings.records.nouns}"
     return Progress(doing, round=0, rounds=settings.rounds, written=0, texts=0, asked=0, tokens=0, cost=0.0)
 
 
