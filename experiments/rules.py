@@ -1,12 +1,15 @@
 """The selection rules that the experiments on clusters compare, by name, each with the plan that it runs under."""
 
+import math
+
 from gape.core.protocols import Selector
 from gape.evolution.plan import Plan
 from gape.evolution.theory import paper_threshold
 from gape.runs.advice import suitable_votes
 from gape.selection.kmedoids import KMedoids
-from gape.selection.local_search import Gape
+from gape.selection.local_search import CENTRES, QUALIFIED, SPARE, Gape
 from gape.selection.ranking import Ranking
+from gape.selection.regions import RegionalRanking
 from gape.selection.remembering import Remembering
 from gape.selection.subsampling import Subsampling
 
@@ -22,7 +25,7 @@ def rule(method: str, plan: Plan, records: int, separation: float) -> tuple[Plan
     """Return a rule and its plan; the default chooses for how many candidates a record votes, the others have one."""
     if method == DEFAULT:
         plan = plan.casting(suitable_votes(plan, records))
-        return plan, Remembering(Gape.for_model(plan.samples), plan.sigma)
+        return plan, Remembering(RegionalRanking(), plan.sigma)
     tau = paper_threshold(plan.sigma, plan.rounds, plan.candidates, FAILURE)
     rules: dict[str, Selector] = {
         "Ranking": Ranking(),
@@ -33,3 +36,9 @@ def rule(method: str, plan: Plan, records: int, separation: float) -> tuple[Plan
         PAPER: Gape.paper(separation, tau),
     }
     return plan, rules[method]
+
+
+def with_centres(samples: int, *, distinct: bool = False) -> Gape:
+    """Return the default before regions, for `Remembering`: up to 50 centres survive, and votes decide on the rest."""
+    spare, centres = max(SPARE, QUALIFIED / samples), min(1.0, CENTRES / samples)
+    return Gape(math.inf, math.inf, spare=spare, signed=False, centres=centres, distinct=distinct)

@@ -1,13 +1,16 @@
 import gc
 import multiprocessing
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 
 import pytest
 
+from faulty_server import FaultyServer
 from shared_minilm import share
 
 
@@ -18,25 +21,33 @@ def pytest_configure() -> None:
 
 
 # The files that take longest, in that order. `./check` hands out files one by one, and a long one that comes last keeps
-# one core waiting for the other.
+# one core waiting for the other. The first three wait, or need no kernels, while `./check` compiles those.
 LONGEST = (
+    "runs/test_batches.py",
     "_support/test_silence.py",
-    "project/test_tutorial.py",
+    "language/test_embedded.py",
+    "project/test_long_pages.py",
     "fuzz/test_fuzz.py",
     "project/test_docs.py",
+    "selection/test_local_search.py",
+    "project/test_tutorial.py",
+    "evaluation/compare/test_pool.py",
+    "cli/test_text.py",
+    "evaluation/compare/test_texts.py",
     "whole/test_crash.py",
-    "project/test_long_pages.py",
-    "selection/test_local_search.py",  # after the first, by when `./check` has compiled what it needs
+    "modalities/rows/test_runs.py",
     "distributed/cluster/test_electorate.py",
+    "cli/test_compare.py",
+    "report/test_browser.py",
+    "whole/test_faults.py",
+    "cli/test_demo.py",
+    "evolution/test_presets.py",
+    "modalities/rows/test_survey_runs.py",
+    "language/test_batched.py",
+    "modalities/mixed/test_runs.py",
     "runs/test_synthesize.py",
-    "language/test_embedded.py",
     "_support/test_memory.py",
     "runs/test_embedding.py",
-    "evaluation/compare/test_texts.py",
-    "cli/test_text.py",
-    "cli/test_compare.py",
-    "evaluation/compare/test_pool.py",
-    "report/test_browser.py",
 )
 
 
@@ -76,6 +87,19 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GAPE_STATE", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., FaultyServer]]:
+    """Start servers that fail as asked, and stop them after the test."""
+    with ExitStack() as servers:
+        yield lambda *faults, **settings: servers.enter_context(FaultyServer(faults, **settings))
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures of a comparison take longer than a small comparison; others test them, in every shape they have."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,8 +1,8 @@
-"""GAPE as text runs have it by default beside AugPE, at every epsilon, scored by private texts that did not vote.
+"""GAPE with a corpus and one vote per record beside AugPE, at every epsilon, scored by private texts that did not vote.
 
-A fifth of the private texts is held out. The others vote among texts of a public corpus, with seeded noise so that the
-table can be repeated; both methods start from the same texts and split. Neither the seeds nor the scores are private:
-this is for data that may be looked at.
+`votes.py` has the default, which casts several votes. A fifth of the private texts is held out. The others vote among
+texts of a public corpus, with seeded noise so that the table can be repeated; both methods start from the same texts
+and split. Neither the seeds nor the scores are private: this is for data that may be looked at.
 """
 
 import argparse

@@ -14,8 +14,10 @@ from gape.core.copies import Distinct
 from gape.core.protocols import Candidates, Selection, Selector
 from gape.core.types import Floats, Indices, NoisyVotes, Points, as_samples, texts_of
 from gape.generators.labels import PerLabel
-from gape.selection.local_search import local_search
+from gape.selection.local_search import CENTRES, QUALIFIED, local_search, threshold_for
+from gape.selection.regions import by_region
 from gape.selection.seats import fill_distinct_seats
+from gape.voting.nearest import nearest
 
 _ITERATIONS, _SMOOTHING, _SINKHORN = 8, 0.02, 120
 
@@ -24,7 +26,7 @@ _ITERATIONS, _SMOOTHING, _SINKHORN = 8, 0.02, 120
 class Tried:
     """A rule made of parts: which votes it believes, and how it picks survivors by them."""
 
-    name: str  # "rank", "gape" or "balanced"
+    name: str  # "rank", "gape", "regions-share" or "balanced"
     sigma: float
     scales: tuple[float, ...]
     remember: bool = False
@@ -77,6 +79,8 @@ class Tried:
             return _first(weights, size, texts if self.distinct else None)
         if self.name == "gape":
             return self._search(positive, points, size, texts)
+        if self.name == "regions-share":
+            return self._by_share(positive, points, size, texts)
         pool = _first(weights, int(self.spare * size), texts if self.distinct else None)
         demand = np.flatnonzero(positive > 0)
         squares = np.maximum(2 - 2 * points[demand] @ points[pool].T, 0.0)
@@ -98,6 +102,14 @@ class Tried:
         sought = int(np.ceil(self.centres * size))
         found = local_search(points, weights, sought, separation=np.inf, threshold=threshold)
         return fill_distinct_seats(points, weights, found.indices, size, texts)[0]
+
+    def _by_share(self, weights: Floats, points: Points, size: int, texts: Sequence[str]) -> Indices:
+        """Seat the candidate with the most votes of each region, and fill by the votes of regions, not by rank."""
+        threshold = threshold_for(weights, max(int(self.spare * size), QUALIFIED))
+        found = local_search(points, weights, min(CENTRES, size), separation=np.inf, threshold=threshold)
+        regions = nearest(points, points[found.indices])
+        first = by_region(weights, regions)[: len(np.unique(regions))]
+        return fill_distinct_seats(points, weights, first, size, texts)[0]
 
 
 def _shrunk(votes: Floats, before: Floats, sigma: float) -> Floats:

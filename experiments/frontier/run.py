@@ -13,11 +13,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
 
 from experiments.frontier.rules import Tried
+from experiments.rules import with_centres
 from experiments.varied_text.listed import Listed
 from experiments.varied_text.run import VARIANTS, Variant, main
 
 from gape.core.protocols import Selector
 from gape.evolution.plan import Plan
+from gape.generators.labels import PerLabel
+from gape.selection.remembering import Remembering
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,16 @@ class Make:
         scales = tuple(scale for scale in plan.scales for _ in range(plan.copies))
         parts = (self.remember, self.spread, self.spare, self.centres, self.distinct, labels)
         return Tried(self.name, plan.sigma, scales, *parts)
+
+
+@dataclass(frozen=True)
+class Centres:
+    """Makes the default before regions: 50 centres survive, the votes near each decide on the rest."""
+
+    def __call__(self, plan: Plan, labels: tuple[str, ...] | None) -> Selector:
+        """Make it."""
+        rule = with_centres(plan.samples, distinct=True)
+        return Remembering(rule if labels is None else PerLabel(rule, labels), plan.sigma)
 
 
 def tried(name: str, votes: float = 1.0, **settings: Any) -> Variant:
@@ -61,6 +74,8 @@ TRIED = {
     "listed-start": Variant({"start": True}, writer=Listed),
     "listed-all": Variant({"start": True, "parts": True}, writer=Listed),
     "gape": VARIANTS["without-memory"],
+    "centres": Variant(rule=Centres()),
+    "regions-share": tried("regions-share", remember=True),
     **{name: VARIANTS[name] for name in ("augpe", "subsamplepe", "gape-paper")},
     "ranking": Variant(selector="ranking", **_PLAIN),
     "gape-half-votes": Variant(votes=0.5, remembers=False),

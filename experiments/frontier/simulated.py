@@ -1,6 +1,7 @@
 """The rules without a language model: candidates are stored texts of a model, and variations blend neighbours.
 
-    python experiments/frontier/simulated.py --private FILE --cache DIR --out FOLDER
+    python experiments/frontier/simulated.py --private FILE --cache DIR
+    python experiments/frontier/simulated.py --private FILE --cache DIR --size small --seeds 8
 
 Reddit posts vote; the pool is texts of the stored runs of experiments/paper_text. Near copies are allowed: a blend
 has no words. The noise is drawn from a seed: this is for data that may be looked at.
@@ -10,7 +11,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.common import over_seeds, write_rows
 from experiments.frontier.rules import Tried
+from experiments.rules import with_centres
 
 from gape.core.protocols import Candidates, InformedSelector, Selection, Selector
 from gape.core.types import NoisyVotes, Points, as_samples
@@ -31,11 +33,30 @@ from gape.modalities import load_texts
 from gape.runs.advice import usual_delta, votes_against
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
+from gape.selection.regions import RegionalRanking
 from gape.selection.remembering import Remembering
 from gape.voting.several import several_nearest
 
 SCALES = (0.3, 0.3, 0.3, 0.3, 0.7, 0.7, 0.7)  # shares of a neighbour in a blend
-SAMPLES, ROUNDS, HELD_OUT, NEAR = 300, 6, 1200, 300
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of everything there is."""
+
+    samples: int
+    rounds: int
+    posts: int  # those that are held out included
+    held_out: int
+    pool: int  # texts of each stored run
+    near: int  # texts that a blend may be with
+    words: int
+
+
+SIZES = {
+    "usual": Size(300, 6, 9000, 1200, 5000, 300, 100),
+    "small": Size(30, 4, 3600, 900, 1200, 100, 50),
+}
 POOL = ("reddit-m10000", "reddit-m10000-augpe", "reddit-m10000-augpe-votes")
 
 
@@ -54,52 +75,60 @@ def _centres(share: float, sigma: float) -> Selector:
     return Remembering(Gape(math.inf, math.inf, spare=2.0, signed=False, centres=share), sigma)
 
 
-RULES: dict[str, Callable[[float], Selector]] = {
-    "ranking": lambda _: Ranking(),
-    "the default before: half searched for": Gape.without_memory,
-    "ranking of believed votes": partial(Remembering, _Rank()),
-    "chosen: believed votes, balanced": _balanced,
-    "believed votes, half searched for": partial(_centres, 0.5),
-    "believed votes, all searched for": partial(_centres, 1.0),
-    "the default: believed votes, 50 searched for": partial(Remembering, Gape.for_model(SAMPLES)),
+RULES: dict[str, Callable[[float, Size], Selector]] = {
+    "ranking": lambda *_: Ranking(),
+    "the default before: half searched for": lambda sigma, _: Gape.without_memory(sigma),
+    "ranking of believed votes": lambda sigma, _: Remembering(_Rank(), sigma),
+    "chosen: believed votes, balanced": lambda sigma, _: _balanced(sigma),
+    "believed votes, half searched for": lambda sigma, _: _centres(0.5, sigma),
+    "believed votes, all searched for": lambda sigma, _: _centres(1.0, sigma),
+    "the default before regions: believed votes, 50 searched for": lambda sigma, size: Remembering(
+        with_centres(size.samples), sigma
+    ),
+    "the default: believed votes, ranked, with a seat for each of 50 regions": lambda sigma, _: Remembering(
+        RegionalRanking(), sigma
+    ),
 }
 
 
-def vary(samples: Points, pool: Points, rng: np.random.Generator) -> Points:
+def vary(samples: Points, pool: Points, near: int, rng: np.random.Generator) -> Points:
     """Return the samples, and for each scale a blend of each with a text of the pool near it."""
-    near = np.argpartition(-(samples @ pool.T), NEAR, axis=1)[:, :NEAR]
+    nearest = np.argpartition(-(samples @ pool.T), near, axis=1)[:, :near]
     parts = [samples]
     for scale in SCALES:
-        drawn = pool[near[np.arange(len(samples)), rng.integers(0, NEAR, len(samples))]]
+        drawn = pool[nearest[np.arange(len(samples)), rng.integers(0, near, len(samples))]]
         parts.append((1 - scale) * samples + scale * drawn)
     return _unit(np.concatenate(parts))
 
 
-def scored(task: tuple[str, str, float, int]) -> tuple[float, float]:
+def scored(task: tuple[str, str, str, float, int]) -> tuple[float, float]:
     """Run one rule once, and score the last samples by held-out posts: recall and W1."""
-    cache, name, epsilon, seed = task
+    cache, kind, name, epsilon, seed = task
+    size = SIZES[kind]
     pool, private = (_unit(np.load(Path(cache) / f"{part}.npy").astype(np.float32)) for part in ("pool", "private"))
     rng, noise, split = (np.random.default_rng([seed, part]) for part in (1, 2, 3))
     order = split.permutation(len(private))
-    held_out, voters = private[order[:HELD_OUT]], private[order[HELD_OUT:]]
-    single = Plan(epsilon, usual_delta(len(voters)), ROUNDS, SAMPLES).sigma
-    points, parents = pool[rng.permutation(len(pool))[: SAMPLES * (1 + len(SCALES))]], np.arange(0)
+    held_out, voters = private[order[: size.held_out]], private[order[size.held_out :]]
+    single = Plan(epsilon, usual_delta(len(voters)), size.rounds, size.samples).sigma
+    points, parents = pool[rng.permutation(len(pool))[: size.samples * (1 + len(SCALES))]], np.arange(0)
     scales, believed = np.zeros(len(points)), None
     rule: Selector | None = None
     chosen = points
-    for turn in range(ROUNDS):
+    for turn in range(size.rounds):
         votes = votes_against(single, len(voters), len(points))
         sigma = single * math.sqrt(votes)
         counts = np.bincount(several_nearest(voters, points, votes).ravel(), minlength=len(points))
         noisy = counts + np.rint(sigma * noise.normal(size=len(counts))).astype(np.int64)
-        rule = rule or RULES[name](sigma)
+        rule = rule or RULES[name](sigma, size)
         known = Candidates(as_samples([""] * len(points)), scales, None if believed is None else believed[parents])
-        selection = (rule.among(known) if isinstance(rule, InformedSelector) else rule)(noisy, points, SAMPLES, rng)
+        selection = (rule.among(known) if isinstance(rule, InformedSelector) else rule)(
+            noisy, points, size.samples, rng
+        )
         chosen, believed = points[selection.indices], selection.believed
-        if turn < ROUNDS - 1:
-            points = vary(chosen, pool, rng)
-            scales = np.repeat([0.0, *SCALES], SAMPLES)
-            parents = np.tile(np.arange(SAMPLES), 1 + len(SCALES))
+        if turn < size.rounds - 1:
+            points = vary(chosen, pool, size.near, rng)
+            scales = np.repeat([0.0, *SCALES], size.samples)
+            parents = np.tile(np.arange(size.samples), 1 + len(SCALES))
     return recall(held_out, chosen), float(sinkhorn1(held_out, chosen).value)
 
 
@@ -108,18 +137,23 @@ def _unit(points: Points) -> Points:
     return unit
 
 
-def embed(cache: Path, private: str) -> None:
-    """Embed the pool and 9,000 posts, once."""
+def cut(text: object, size: Size) -> str:
+    """Return the first words of a text."""
+    return " ".join(str(text).split()[: size.words])
+
+
+def embed(cache: Path, private: str, size: Size) -> None:
+    """Embed the pool and the posts, once."""
     cache.mkdir(parents=True, exist_ok=True)
     stored = Path(__file__).parents[1] / "paper_text" / "results"
     embedder = MiniLM()
     if not (cache / "pool.npy").exists():
-        texts = [pq.read_table(stored / run / "synthetic.parquet")[0].to_pylist()[:5000] for run in POOL]
-        pool = list(dict.fromkeys(text for part in texts for text in part))
+        texts = [pq.read_table(stored / run / "synthetic.parquet")[0].to_pylist()[: size.pool] for run in POOL]
+        pool = [cut(text, size) for text in dict.fromkeys(text for part in texts for text in part)]
         np.save(cache / "pool.npy", embedder.embed(as_samples(pool)).astype(np.float16))
     if not (cache / "private.npy").exists():
-        posts = [" ".join(str(text).split()[:100]) for text in load_texts(private, "text").texts]
-        drawn = np.random.default_rng(0).permutation(len(posts))[:9000]
+        posts = [cut(text, size) for text in load_texts(private, "text").texts]
+        drawn = np.random.default_rng(0).permutation(len(posts))[: size.posts]
         np.save(cache / "private.npy", embedder.embed(as_samples([posts[i] for i in drawn])).astype(np.float16))
 
 
@@ -130,12 +164,14 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 4.0])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--size", choices=SIZES, default="usual")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     asked = parser.parse_args()
-    embed(asked.cache, asked.private)
+    cache = asked.cache / asked.size
+    embed(cache, asked.private, SIZES[asked.size])
     lines = [(name, epsilon) for name in RULES for epsilon in asked.epsilons]
-    tasks = [(str(asked.cache), name, epsilon, seed) for name, epsilon in lines for seed in range(asked.seeds)]
+    tasks = [(str(cache), asked.size, name, epsilon, seed) for name, epsilon in lines for seed in range(asked.seeds)]
     values = np.array(over_seeds(scored, tasks, asked.jobs)).reshape(len(RULES), -1, asked.seeds, 2).mean(axis=2)
     rows: list[dict[str, Any]] = [
         {"rule": name}
@@ -146,7 +182,7 @@ def main() -> None:
         }
         for i, name in enumerate(RULES)
     ]
-    write_rows(asked.out, "simulated", rows)
+    write_rows(asked.out, "simulated" if asked.size == "usual" else f"simulated-{asked.size}", rows)
 
 
 if __name__ == "__main__":

@@ -43,8 +43,9 @@ from gape.runs.selector import make_selector
 from gape.runs.settings import Settings
 
 PRIVATE, PUBLIC, TESTED, COMPARED = 25_000, 25_000, 10_000, 2_000
-# Selector, and votes of each record: with a corpus, one by default, so that AugPE is ranking at equal votes.
+# Selector, and votes of each record; None: as many as suit the noise. The stored runs are of the rules with a number.
 RULES: dict[str, tuple[str, int | None]] = {
+    "one vote": ("gape", 1),
     "default": ("gape", None),
     "AugPE": ("ranking", 1),
     "SubsamplePE": ("subsampling", 1),
@@ -90,11 +91,13 @@ def pack(folder: Path, out: Path) -> None:
 
 @dataclass(frozen=True)
 class Cifar:
-    """Points of private, public and test images, (n, 512), in this order; features of the last two; all labels."""
+    """Points of private, public and test images, (n, d), in this order; features of the last two; all labels."""
 
     points: Points
     features: Points
     labels: Any
+    private: int = PRIVATE
+    public: int = PUBLIC
 
     @classmethod
     def read(cls, carried: Path, folder: Path) -> Self:
@@ -115,7 +118,7 @@ class Cifar:
     @cached_property
     def corpus(self) -> CorpusText:
         """The public images."""
-        return _Sorted([str(number) for number in range(PRIVATE, PRIVATE + PUBLIC)], self)
+        return _Sorted([str(number) for number in range(self.private, self.private + self.public)], self)
 
 
 class _Sorted(CorpusText):
@@ -142,8 +145,8 @@ class _Sorted(CorpusText):
         return self._corpus[near]
 
 
-def settings_of(rule: str, epsilon: float, seed: int, asked: argparse.Namespace) -> Settings:
-    """Return the resolved settings of a rule."""
+def settings_of(rule: str, epsilon: float, seed: int, records: int, asked: argparse.Namespace) -> Settings:
+    """Return the resolved settings of a rule for so many private images."""
     selector, votes = RULES[rule]
     values: dict[str, Any] = {
         "modality": "images",
@@ -152,16 +155,16 @@ def settings_of(rule: str, epsilon: float, seed: int, asked: argparse.Namespace)
         "labels": LABELS,
     }
     values |= {"samples": asked.samples, "rounds": asked.rounds, "seed": seed, "keep": rule != "SubsamplePE"}
-    records = Records(np.empty(PRIVATE, dtype=object), None, None, 0, "CIFAR-10")
+    private = Records(np.empty(records, dtype=object), None, None, 0, "CIFAR-10")
     values |= {"selector": selector, "votes_per_record": votes, "epsilon": epsilon}
-    return resolved(Settings.of(values), records)
+    return resolved(Settings.of(values), private)
 
 
 def scored(data: Cifar, rule: str, epsilon: float, seed: int, asked: argparse.Namespace) -> dict[str, Any]:
     """Run once, and score the last samples by images that did not vote."""
     began, points = time.perf_counter(), data.points
-    private = slice(0, PRIVATE)
-    settings = settings_of(rule, epsilon, seed, asked)
+    private = slice(0, data.private)
+    settings = settings_of(rule, epsilon, seed, data.private, asked)
     plan = make_plan(settings)
     electorate = ByLabel(points[private], data.labels[private], plan.votes_per_record)
     generator = LabelledGenerator(dict.fromkeys(LABELS, data.corpus))
@@ -177,12 +180,12 @@ def scored(data: Cifar, rule: str, epsilon: float, seed: int, asked: argparse.Na
 
 def measured(data: Cifar, rows: Indices, labels: Any) -> dict[str, Any]:
     """Score public images, by their numbers, under these labels."""
-    points, test = data.points, slice(PRIVATE + PUBLIC, None)
+    points, test = data.points, slice(data.private + data.public, None)
     compared = points[test][:COMPARED]
     (inside,) = balls(compared, points[rows], 3)
     found = classify(points[rows], labels.tolist(), points[test], data.labels[test].tolist())
     return {
-        "FID": frechet(data.features[PUBLIC:], data.features[rows - PRIVATE]),
+        "FID": frechet(data.features[data.public :], data.features[rows - data.private]),
         "accuracy": found.accuracy,
         "right labels": float((data.labels[rows] == labels).mean()),
         "recall": inside.recall,

@@ -4,6 +4,7 @@
     python experiments/tables/beside.py make --way survey --epsilon 1 --seed 0 --work FOLDER
     python experiments/tables/beside.py make --way AIM --epsilon 1 --seed 0 --work FOLDER
     python experiments/tables/beside.py score --work FOLDER --out experiments/tables/results/beside/NAME.jsonl
+    python experiments/tables/beside.py drawn --epsilon 1 --seed 1 --work FOLDER --out FILE
     python experiments/tables/beside.py summary --out experiments/tables/results/beside
 
 A tenth of the records is held out. Rows are kept as codes of the schema. Scores are by all held-out records: total
@@ -41,7 +42,7 @@ from gape.runs.resolve import make_plan, resolved
 from gape.runs.selector import make_selector
 from gape.runs.settings import Settings
 
-HELD_OUT, SCORED = 0.1, 1_000
+HELD_OUT, SCORED, DRAWS = 0.1, 1_000, 10
 MEASURES = {"rows": 0, "TV1": 4, "TV2": 4, "AUC": 3, "spread": 2, "W1": 4, "seconds": 0, "gigabytes": 1}  # digits
 WAYS: dict[str, dict[str, Any]] = {
     "survey": {},
@@ -131,6 +132,22 @@ def score(args: argparse.Namespace) -> None:
     args.out.write_text("\n".join(map(json.dumps, lines)) + "\n")
 
 
+def drawn(args: argparse.Namespace) -> None:
+    """Add W1 of other 1,000 rows of the same tables, of a run and of `gape expand`."""
+    schema, split = Schema.read(args.work / "schema.toml"), np.load(args.work / "split.npz")
+    embedder = RowEmbedder(schema)
+    real = embedder.embed(schema.lines(np.random.default_rng(0).permutation(split["held_out"])[:SCORED]))
+    for file in sorted(args.work.glob(f"survey*-{args.epsilon:g}-{args.seed}.npz")):
+        way, _, seed = file.stem.rsplit("-", 2)
+        rows = np.load(file)["rows"]
+        with args.out.open("a") as out:
+            for draw in range(1, DRAWS + 1):
+                some = rows[np.random.default_rng(draw).permutation(len(rows))[:SCORED]]
+                found = round(sinkhorn1(real, embedder.embed(schema.lines(some))).value, 5)
+                line = {"table": args.work.name, "way": way, "seed": int(seed), "draw": draw, "W1": found}
+                out.write(json.dumps(line) + "\n")
+
+
 def summary(folder: Path) -> str:
     """Return a table of the means over seeds, for each table, epsilon and way."""
     lines = [f"| table | epsilon | way | seeds | {' | '.join(MEASURES)} |", "| --- " * (4 + len(MEASURES)) + "|"]
@@ -183,7 +200,7 @@ def auc(schema: Schema, target: str, rows: Floats, held_out: Floats) -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the arguments and run a step."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("step", choices=("prepare", "make", "score", "summary"))
+    parser.add_argument("step", choices=("prepare", "make", "score", "drawn", "summary"))
     parser.add_argument("--work", type=Path)
     parser.add_argument("--private")
     parser.add_argument("--schema")
@@ -196,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.step == "summary":
         (args.out / "summary.md").write_text(summary(args.out))
         return
-    {"prepare": prepare, "make": make, "score": score}[args.step](args)
+    {"prepare": prepare, "make": make, "score": score, "drawn": drawn}[args.step](args)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
 
 from experiments.common import over_seeds, write_rows
+from experiments.rules import with_centres
 
 from gape.core.protocols import Candidates, InformedSelector, Selection, Selector
 from gape.core.types import NoisyVotes, Points
@@ -115,7 +116,7 @@ def _rule(task: Task, sigma: float) -> InformedSelector:
     if task.way.ranking:
         return _Plain(Ranking())
     if task.way.remembers:
-        return Remembering(Gape.for_model(task.samples), sigma)
+        return Remembering(with_centres(task.samples), sigma)
     return _Plain(Gape.without_memory(sigma, task.samples))
 
 

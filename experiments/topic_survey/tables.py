@@ -18,6 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 EPSILONS = (0.5, 1.0, 4.0)
 FIGURES = {"start recall": 1, "start W1": -1, "end recall": 1, "end W1": -1}  # with the sign of what is better
 CORPORA = {"few": "four subreddits", "all": "all subreddits"}
+REVIEWS = {"few": "rows of four categories", "all": "rows of all categories"}
 SHARES = {"0.1": "survey of 14%", "0.3": "survey of 33%", "free": "exact and free"}
 MODELS = {"reddit-few": "four subreddits, m = 500", "reddit-few-80": "four subreddits, m = 80"}
 VARIANTS = {"survey": "survey of 10%", "survey-texts": "survey of 10%, by texts"}
@@ -25,9 +26,9 @@ VARIANTS = {"survey": "survey of 10%", "survey-texts": "survey of 10%, by texts"
 Runs: TypeAlias = dict[tuple[str, float, int], dict[str, float]]  # figures by variant, epsilon and seed
 
 
-def corpus(data: str, size: int) -> Runs:
-    """Read the runs with a corpus."""
-    with (RESULTS / "corpus.csv").open() as file:
+def corpus(data: str, size: int, stored: str = "corpus") -> Runs:
+    """Read the runs with a corpus of posts, or of rows with texts (`reviews`)."""
+    with (RESULTS / f"{stored}.csv").open() as file:
         return {
             (row["share"], float(row["epsilon"]), int(row["seed"])): {name: float(row[name]) for name in FIGURES}
             for row in csv.DictReader(file)
@@ -85,7 +86,9 @@ def tables() -> list[list[str]]:
         for data, name in CORPORA.items()
         for size in (50, 200)
     ]
-    return with_corpus + [table(name, models(dataset), VARIANTS, "default") for dataset, name in MODELS.items()]
+    with_models = [table(name, models(dataset), VARIANTS, "default") for dataset, name in MODELS.items()]
+    of_rows = [table(f"{name}, m = 50", corpus(data, 50, "reviews"), SHARES, "0") for data, name in REVIEWS.items()]
+    return with_corpus + with_models + of_rows
 
 
 def _shown(gained: SeedMean | None) -> str:

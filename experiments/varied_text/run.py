@@ -44,6 +44,7 @@ from gape.runs.resolve import VARIATIONS
 from gape.runs.selector import threshold_of
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
+from gape.selection.regions import RegionalRanking
 from gape.selection.remembering import Remembering
 from gape.selection.separation import paper_separation
 from gape.selection.subsampling import Subsampling
@@ -142,7 +143,7 @@ class Select:
         else:
             distinct = self.variant.distinct
             if self.variant.remembers:
-                rule = Gape.for_model(plan.samples, distinct=distinct)
+                rule = RegionalRanking(distinct=distinct)
                 return Remembering(rule if self.labels is None else PerLabel(rule, self.labels), plan.sigma)
             rule = Gape.without_memory(plan.sigma, distinct=distinct)
         return rule if self.labels is None else PerLabel(rule, self.labels)
@@ -269,9 +270,9 @@ def main(variants: Mapping[str, Variant] = VARIANTS, description: str | None = _
     parser.add_argument("--limit", type=int, default=10**9, help="use only so many private texts")
     parser.add_argument("--batch", type=int, default=2048, help="answers written at once")
     parser.add_argument("--repeat-penalty", type=float, default=1.05)
-    parser.add_argument("--top-k", type=int, default=50)
+    parser.add_argument("--top-k", type=int, default=400)
     parser.add_argument("--top-p", type=float, default=0.95)
-    parser.add_argument("--min-p", type=float, default=0.02)
+    parser.add_argument("--min-p", type=float, default=0.0)
     parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from gape.selection.kmedoids import KMedoids
     from gape.selection.local_search import Gape, local_search
     from gape.selection.ranking import Ranking
+    from gape.selection.regions import RegionalRanking
     from gape.selection.remembering import Remembering
     from gape.selection.separation import paper_separation
     from gape.selection.subsampling import Subsampling
@@ -90,6 +91,7 @@ __all__ = [
     "Proposal",
     "Ranking",
     "Records",
+    "RegionalRanking",
     "Release",
     "Remembering",
     "ResampledText",
@@ -182,6 +184,7 @@ _NAMES = {
     "selection.kmedoids": ("KMedoids",),
     "selection.local_search": ("Gape", "local_search"),
     "selection.ranking": ("Ranking",),
+    "selection.regions": ("RegionalRanking",),
     "selection.remembering": ("Remembering",),
     "selection.separation": ("paper_separation",),
     "selection.subsampling": ("Subsampling",),

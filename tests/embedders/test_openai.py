@@ -1,5 +1,4 @@
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,12 +20,6 @@ from gape.language.spending import Purse
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[..., FaultyServer]]:
-    with ExitStack() as servers:
-        yield lambda *faults, **settings: servers.enter_context(FaultyServer(faults, **settings))
 
 
 def reach(server: FaultyServer, **settings: Any) -> OpenAIEmbedder:

@@ -1,8 +1,9 @@
+import csv
 from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments.ahead import budgets
+from experiments.ahead import budgets, votes
 from experiments.ahead.run import MEASURES, Shelf, run
 from experiments.corpus_text.run import Data, Looked
 
@@ -57,3 +58,29 @@ def test_ways_of_spending_are_compared_with_spending_evenly(tmp_path: Path) -> N
     assert all(row[f"{measure}, better by"] == 0 for row in rows[:: len(budgets.WAYS)] for measure in MEASURES)
     assert all(less["recall"] < more["recall"] for less, more in zip(rows, rows[len(budgets.WAYS) :], strict=False))
     assert {file.name for file in tmp_path.iterdir()} == {"budgets.csv", "budgets.md"}
+
+
+@pytest.mark.parametrize("name", ["reddit", "pubmed", "reddit-titles", "pubmed-titles"])
+def test_the_stored_default_is_nowhere_worse_than_one_vote_beyond_the_interval(name: str) -> None:
+    with (Path(votes.__file__).parent / "results" / f"votes-{name}" / "votes.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["way"] == "default"]
+    gains = {
+        (row["epsilon"], measure): (row[f"{measure}, better by"], row[f"{measure}, ±"])
+        for row in rows
+        for measure in MEASURES
+    }
+    assert len(gains) == 4 * len(MEASURES)
+    assert all(float(gain) > -float(reach) for gain, reach in gains.values())
+    if name in {"reddit", "pubmed"}:
+        assert float(gains["1", "recall"][0]) > float(gains["1", "recall"][1])
+
+
+@pytest.mark.slow
+def test_numbers_of_votes_are_compared_with_one_vote(tmp_path: Path) -> None:
+    rows = votes.run(tmp_path, DATA, seeds=2, epsilons=(0.5, 100.0), samples=40, rounds=3)
+    assert [(row["way"], row["votes"]) for row in rows] == [
+        *(("one vote", 1), ("default", 4), ("AugPE", 1)),
+        *(("one vote", 1), ("default", 2), ("AugPE", 1)),
+    ]
+    assert all(row[f"{measure}, better by"] == 0 for row in rows[::3] for measure in MEASURES)
+    assert {file.name for file in tmp_path.iterdir()} == {"votes.csv", "votes.md"}

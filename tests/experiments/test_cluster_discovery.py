@@ -40,6 +40,7 @@ from gape.runs.advice import suitable_votes
 from gape.selection.kmedoids import k_medoids
 from gape.selection.local_search import Gape
 from gape.selection.reference import improving_swap
+from gape.selection.regions import RegionalRanking
 from gape.selection.remembering import Remembering
 from gape.voting.electorate import LocalElectorate
 
@@ -161,7 +162,7 @@ def test_the_papers_rule_has_its_threshold_and_the_default_its_votes() -> None:
     casting, default = rule(DEFAULT, plan, 2000, 9.0)
     assert casting == plan.casting(suitable_votes(plan, 2000))
     assert casting.votes_per_record > 1
-    assert default == Remembering(Gape.for_model(40), casting.sigma)
+    assert default == Remembering(RegionalRanking(), casting.sigma)
     assert rule(THRESHOLD_ZERO, plan, 2000, 9.0) == (plan, Gape.paper(9.0, 0.0))
 
 

@@ -119,7 +119,7 @@ class TestOtherModels:
 class TestName:
     def test_it_tells_the_model_the_sampling_and_the_system_prompt(self) -> None:
         assert SMOLLM2.sha256[:12] in model().name
-        assert "top_k=50, top_p=0.95, min_p=0.02, repeat_penalty=1.05" in model().name
+        assert "top_k=400, top_p=0.95, min_p=0.0, repeat_penalty=1.05" in model().name
         other = EmbeddedModel(fetch(SMOLLM2), system="You write.", min_p=0.1, slots=1, context=64)
         assert "min_p=0.1" in other.name
         assert "You write." in other.name

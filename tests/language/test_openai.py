@@ -8,7 +8,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -30,12 +29,6 @@ KEY = "sk-Very53cretKey0fTheUser"
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[..., FaultyServer]]:
-    with ExitStack() as servers:
-        yield lambda *faults, **settings: servers.enter_context(FaultyServer(faults, **settings))
 
 
 def reach(server: FaultyServer, **settings: Any) -> OpenAIModel:

@@ -86,7 +86,7 @@ class TestAnswers:
 class TestName:
     def test_it_tells_the_engine_the_model_the_sampling_and_the_system_prompt(self) -> None:
         assert model().name == (
-            f"gguf {SMOLLM2.sha256[:12]} as Q8_0 by OpenVINO (top_k=50, top_p=0.95, min_p=0.02, "
+            f"gguf {SMOLLM2.sha256[:12]} as Q8_0 by OpenVINO (top_k=400, top_p=0.95, min_p=0.0, "
             "repetition_penalty=1.05, system=None)"
         )
 

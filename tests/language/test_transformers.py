@@ -243,8 +243,8 @@ class TestSampling:
 class TestName:
     def test_it_tells_the_model_the_precision_the_sampling_and_the_system_prompt(self) -> None:
         other = TransformersModel(FOLDER, dtype="bfloat16", device="cpu", min_p=0.1, system="You write.")
-        pattern = r"llama [0-9a-f]{12} \(%s, top_k=50, top_p=0.95, min_p=%s, repeat_penalty=1.05, system='%s'\)"
-        assert re.fullmatch(pattern % ("float32", "0.02", ""), model().name)
+        pattern = r"llama [0-9a-f]{12} \(%s, top_k=400, top_p=0.95, min_p=%s, repeat_penalty=1.05, system='%s'\)"
+        assert re.fullmatch(pattern % ("float32", "0.0", ""), model().name)
         assert re.fullmatch(pattern % ("bfloat16", "0.1", "You write."), other.name)
         assert len(answers(Request("Tim", max_tokens=3), by=other)) == 1
 

@@ -12,8 +12,9 @@ from gape.report.charts import Line, line_chart
 from gape.report.facts import guarantee
 from gape.report.lineage import _shorten
 from gape.report.plane import fit_plane
-from gape.report.regions import Voted, find_regions
+from gape.report.regions import Region, Regions, Voted, find_regions
 from gape.report.signal import effective_candidates, measure_all
+from gape.report.words import of_regions
 from gape.runs.folder.record import Round, read_run
 from report.runs import vector_run
 
@@ -109,6 +110,16 @@ def test_nothing_is_said_of_regions_where_noise_hides_all_votes() -> None:
     points, own = clusters((50, 50))
     votes = noisy(np.zeros(len(own), dtype=np.int64), seed=3)
     assert find_regions(Voted(points, [""] * 100, votes - 1, 1.0), points[:5], [""] * 5, 50.0, seed=0).clusters == ()
+
+
+def test_a_small_gap_among_pictures_is_named_by_its_place_with_a_decimal() -> None:
+    within = Region((), "data:,a", votes=0.2, error=0.15, samples=0.1, pictured=True)
+    lacking = Region((), "data:,b", votes=0.009, error=0.004, samples=0.0, pictured=True)
+    said = of_regions(Regions((within, lacking), 100, 1.0), "images")
+    assert said.startswith(
+        "One region is underrepresented. The largest gap is at number 2 of the list: 0.0% of the images"
+    )
+    assert said.endswith("for 0.9% ± 0.4 of the votes.")
 
 
 def test_words_of_a_region_are_its_own() -> None:

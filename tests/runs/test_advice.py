@@ -144,6 +144,12 @@ def test_records_vote_for_more_candidates_where_there_is_more_noise(epsilon: flo
     assert suitable_votes(plan.casting(votes), 16_370) == votes  # whatever it had before
 
 
+@pytest.mark.parametrize(("epsilon", "votes"), [(0.1, 8), (0.5, 5), (1.0, 3), (10.0, 2), (math.inf, 2)])
+def test_records_vote_for_fewer_candidates_where_votes_are_estimated(epsilon: float, votes: int) -> None:
+    plan = Plan(epsilon, 1 / (25_000 * math.log(25_000)), rounds=10, samples=500, scales=(0.2, 0.4), copies=3)
+    assert suitable_votes(plan, 25_000, estimated=True) == votes
+
+
 def test_nobody_votes_for_a_large_share_of_the_candidates() -> None:
     plan = Plan(0.1, 1e-6, rounds=10, samples=50, scales=(1.0,), copies=7)
     assert suitable_votes(plan, 1000) == 400 // 60

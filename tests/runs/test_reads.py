@@ -83,6 +83,7 @@ def test_settings_and_schema_are_read_once_per_command(here: Path) -> None:
         ["resume", run],
         ["status", run],
         ["export", run, "--out", here / "all.csv"],
+        ["expand", run, "--count", 8, "--out", here / "more.csv"],
         ["evaluate", run, "--private", data],
         ["report", run],
         ["report", run, "--internal"],

@@ -15,7 +15,7 @@ from gape.evolution.state import State
 from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import SeededNoise
 from gape.runs.run import run
-from gape.selection.local_search import Gape
+from gape.selection.regions import RegionalRanking
 from gape.selection.remembering import Remembering
 from gape.voting.electorate import LocalElectorate
 
@@ -30,7 +30,7 @@ def remembering_run(place: Path, progress: Callable[[State], None] | None = None
         parts.GENERATOR,
         IdentityEmbedder(),
         LocalElectorate(parts.private_points()),
-        Remembering(Gape.for_model(PLAN.samples), PLAN.sigma),
+        Remembering(RegionalRanking(), PLAN.sigma),
         ledger,
         noise=SeededNoise(5),
         progress=progress,

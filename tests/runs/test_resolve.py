@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.rules import with_centres
 
 import gape
 from gape.core.errors import InputError, PrivacyError, SpendingError
@@ -25,6 +26,7 @@ from gape.runs.selector import keeps_distinct, make_selector
 from gape.runs.settings import Settings
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
+from gape.selection.regions import RegionalRanking
 from gape.selection.remembering import Remembering
 from gape.selection.subsampling import Subsampling
 from made_up import CANARIES, private_rows, write_corpus
@@ -70,6 +72,14 @@ class TestResolved:
         assert (wide.initial, wide.vary_start) == (33, False)
         augpe = settings(preset="augpe", samples=10)
         assert (augpe.initial, augpe.vary_start, augpe.distinct) == (20, True, False)
+
+    def test_with_a_corpus_the_noise_decides_on_the_votes_unless_the_settings_do(self) -> None:
+        corpus = {"generator": f"corpus:{QUESTIONS}", "corpus_text": "text", "samples": 50}
+        assert settings(**corpus).votes_per_record == 400 // 60
+        assert settings(**corpus, epsilon=math.inf).votes_per_record == 2
+        assert settings(**corpus, selector="ranking").votes_per_record == 1
+        before = resolved(settings(**corpus, votes_per_record=1), records())  # as an earlier version stored it
+        assert (before.votes_per_record, before.votes_per_unit) == (1, 1)
 
     def test_n_is_the_number_of_users_where_these_are_protected(self) -> None:
         data = records(user="who")
@@ -170,7 +180,7 @@ class TestSelectors:
 
         plan = make_plan(settings())
         sigma = plan.sigma
-        usual = Gape.for_model(plan.samples)
+        usual = RegionalRanking()
         assert rule() == Remembering(replace(usual, distinct=True), sigma)
         assert rule(distinct=False) == Remembering(usual, sigma)
         corpus = rule(generator=f"corpus:{QUESTIONS}", corpus_text="text")
@@ -183,17 +193,19 @@ class TestSelectors:
     def test_labels_have_their_own(self) -> None:
         chosen = settings(label="stars", labels=["low", "mid"])
         plan = make_plan(chosen)
-        rule = PerLabel(Gape.for_model(plan.samples, distinct=True), ("low", "mid"))
+        rule = PerLabel(RegionalRanking(distinct=True), ("low", "mid"))
         assert make_selector(chosen, plan) == Remembering(rule, plan.sigma)
 
     @pytest.mark.parametrize("labels", [None, ["low", "mid"]])
     def test_a_run_that_an_earlier_version_began_keeps_its_rule(self, labels: list[str] | None) -> None:
         chosen = settings() if labels is None else settings(label="stars", labels=labels)
         plan = make_plan(chosen)
-        earlier: Selector = Gape.without_memory(plan.sigma, distinct=True)
+        halved: Selector = Gape.without_memory(plan.sigma, distinct=True)
+        centred: Selector = with_centres(plan.samples, distinct=True)
         if labels is not None:
-            earlier = PerLabel(earlier, tuple(labels))
-        assert make_selector(chosen, plan, repr(earlier)) == earlier
+            halved, centred = (PerLabel(rule, tuple(labels)) for rule in (halved, centred))
+        for earlier in (halved, Remembering(centred, plan.sigma)):
+            assert make_selector(chosen, plan, repr(earlier)) == earlier
         usual = make_selector(chosen, plan)
         assert make_selector(chosen, plan, repr(usual)) == usual
         assert make_selector(chosen, plan, "something else") == usual

@@ -519,6 +519,7 @@ def test_the_embedded_model_writes_the_texts(data: Path) -> None:
     embedded = [now.share for now in seen if now.doing == "embedding the private texts"]
     assert embedded[0] is None
     assert embedded[-1] == 1
+    assert seen[0].doing == "reading the private texts"
     assert seen[-1].doing == "done"
     assert seen[-1].share is None
     assert seen[-1].written == seen[-1].texts == 4

@@ -273,8 +273,6 @@ class TestResult:
         ("rule", "fields"),
         [
             (Gape.paper(3.0, 1.5), "3.0, threshold=1.5|0.0, signed=True, noise=None, centres=1.0, distinct=False"),
-            (Gape.for_model(200), "inf, threshold=inf|2.0, signed=False, noise=None, centres=0.25, distinct=False"),
-            (Gape.for_model(10), "inf, threshold=inf|20.0, signed=False, noise=None, centres=1.0, distinct=False"),
             (Gape.without_memory(1.5), "inf, threshold=1.5|2.0, signed=False, noise=None, centres=0.5, distinct=False"),
             (
                 Gape.without_memory(1.5, 80),

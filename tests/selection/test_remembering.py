@@ -10,8 +10,8 @@ from gape.core.errors import InputError
 from gape.core.protocols import Candidates, Selection, Selector
 from gape.core.types import Floats, NoisyVotes, as_samples
 from gape.generators.labels import LabelledEmbedder, PerLabel, labelled
-from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
+from gape.selection.regions import RegionalRanking
 from gape.selection.remembering import Remembering, believed_votes
 
 
@@ -21,7 +21,7 @@ def known(scales: Floats, before: Floats | None = None) -> Candidates:
 
 class TestContract(SelectorContract):
     def make(self) -> Selector:
-        return Remembering(Gape.for_model(5), 2.0)
+        return Remembering(RegionalRanking(), 2.0)
 
 
 class TestEstimates:
@@ -99,7 +99,7 @@ class TestRule:
     def test_a_rule_that_looks_at_texts_can_be_asked_without_them(self) -> None:
         rng = np.random.default_rng(4)
         points = rng.normal(size=(300, 2)).astype(np.float32)
-        rule = Remembering(Gape.for_model(5, distinct=True), 2.0)  # as when kernels are compiled beforehand
+        rule = Remembering(RegionalRanking(distinct=True), 2.0)  # as when kernels are compiled beforehand
         assert len(rule(rng.integers(-3, 30, 300), points, 3, rng).indices) == 3
 
     def test_what_is_believed_of_the_survivors_is_returned(self) -> None:

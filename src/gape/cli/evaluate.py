@@ -2,13 +2,14 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gape.cli.flags import takes_changes
 from gape.cli.shared import errors_in_one_line, notes, output
 from gape.core.errors import InputError
 from gape.evaluation.chart import draw_rounds
@@ -19,6 +20,7 @@ from gape.runs.folder.layout import Layout
 
 
 @errors_in_one_line()
+@takes_changes("schema", "embedder", "embedder_base_url", "embedder_key_variable", "private_text_may_leave")
 def evaluate(
     synthetic: Annotated[str, typer.Argument(help="Folder of a run, or a file of synthetic texts.")],
     private: Annotated[str, typer.Option(help="File of the private records that voted.")],
@@ -33,9 +35,6 @@ def evaluate(
             "--labels",
             help="Column with labels. A classifier is trained on the texts and tested on the records.",
         ),
-    ] = None,
-    schema: Annotated[
-        str | None, typer.Option(help="TOML file that describes the columns, for a file of rows.")
     ] = None,
     real_baseline: Annotated[
         bool | None,
@@ -59,25 +58,14 @@ def evaluate(
         int, typer.Option(help="Maximum points of each side for W1, whose cost grows faster than quadratically.")
     ] = Scoring.sample,
     seed: Annotated[int, typer.Option(help="Random seed of samples and intervals.")] = Scoring.seed,
-    embedder: Annotated[
-        str | None, typer.Option(help="minilm, st:MODEL or openai:MODEL. Defaults to that of the run, or to minilm.")
-    ] = None,
-    embedder_base_url: Annotated[str | None, typer.Option(help="Address of the service for openai:MODEL.")] = None,
-    embedder_key_variable: Annotated[
-        str | None, typer.Option(help="Environment variable with the key of that service.")
-    ] = None,
-    private_text_may_leave: Annotated[
-        bool | None,
-        typer.Option(
-            "--private-text-may-leave",
-            help="Consent of the data owner: every private text may be sent to that service.",
-        ),
-    ] = None,
+    *,
+    changes: dict[str, Any],
 ) -> None:
     """Score synthetic records against private ones. NOT differentially private: for those who may see the private data.
 
     Measures how much of the private data the texts cover, how good they are as texts, and whether they repeat records.
-    Use --held-out for an honest score: records that voted are nearer to the texts that they chose.
+    Use --held-out for an honest score: records that voted are nearer to the texts that they chose. The embedder
+    defaults to that of the run, or to minilm.
     """
     terminal = notes()
     with terminal.status("Reading") as status:
@@ -92,22 +80,21 @@ def evaluate(
             out=out,
             nearest=nearest,
             progress=lambda doing: status.update(doing.capitalize()),
-            embedder=embedder,
-            embedder_base_url=embedder_base_url,
-            embedder_key_variable=embedder_key_variable,
-            private_text_may_leave=private_text_may_leave,
-            schema=schema,
+            **changes,
         )
     _print(output(), evaluation)
     if nearest is not None:
         output().print(f"{nearest}: PRIVATE, it shows private images", style="bold red", markup=False)
-    is_run = bool(evaluation.rounds)
-    written = out or (Layout(Path(synthetic)).evaluation if is_run else None)
+    _name_files(evaluation, out or (Layout(Path(synthetic)).evaluation if evaluation.rounds else None))
+
+
+def _name_files(evaluation: Evaluation, written: Path | None) -> None:
+    """Print the file of the scores and, for a run, draw the chart beside it."""
     if written is None:
         output().print("Nothing was written; use --out to keep the scores.", markup=False)
         return
     output().print(str(written), markup=False)
-    if is_run and _can_draw():
+    if evaluation.rounds and _can_draw():
         chart = written.with_suffix(".png")
         draw_rounds(chart, evaluation)
         output().print(str(chart), markup=False)
@@ -141,16 +128,20 @@ def _print(console: Console, evaluation: Evaluation) -> None:
             table.add_row(*(cell for cell, shown in zip(cells, wanted.values(), strict=True) if shown))
         console.print(table, soft_wrap=False)
     if evaluation.rounds:
-        heads = ("round", "texts", "recall", "mean nearest distance", "W1", "lineages", "largest")
-        rounds = Table(*heads, title="Round by round")
-        rounds.title_style, rounds.title_justify = "bold", "left"
-        for turn in evaluation.rounds:
-            figures = (turn.recall, turn.mean_nearest_distance, turn.wasserstein1)
-            lineages = str(turn.lineages), str(turn.largest)
-            rounds.add_row(str(turn.round), str(turn.texts), *map(_number, figures), *lineages)
-        console.print(rounds)
+        console.print(_by_round(evaluation))
     for remark in evaluation.remarks:
         console.print(f"- {remark}", markup=False)
+
+
+def _by_round(evaluation: Evaluation) -> Table:
+    heads = ("round", "texts", "recall", "mean nearest distance", "W1", "lineages", "largest")
+    table = Table(*heads, title="Round by round")
+    table.title_style, table.title_justify = "bold", "left"
+    for turn in evaluation.rounds:
+        figures = (turn.recall, turn.mean_nearest_distance, turn.wasserstein1)
+        lineages = str(turn.lineages), str(turn.largest)
+        table.add_row(str(turn.round), str(turn.texts), *map(_number, figures), *lineages)
+    return table
 
 
 def _number(value: float | None) -> str:

@@ -100,13 +100,14 @@ def expand(
     if destination.exists():
         raise InputError(f"{destination} exists and is never overwritten; remove it or choose another destination")
     terminal = notes()
+    folder = SettingsFolder(run)
     columns = (TextColumn("Writing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("", total=count)
         rows = expand_run(
-            run, count, lambda written: bar.update(task, completed=min(written, count)), where=where or (), **changes
+            folder, count, lambda written: bar.update(task, completed=min(written, count)), where=where or (), **changes
         )
-    for path in export_run(run, destination, chosen, rows):
+    for path in export_run(folder, destination, chosen, rows):
         output().print(str(path), markup=False)
     if len(rows) < count:
         terminal.print(f"The model delivered {len(rows)} of {count}.", markup=False)

@@ -14,7 +14,7 @@ from gape.core.errors import InputError
 from gape.language.chat import chat_of
 from gape.language.faster import in_fast_format
 from gape.language.gguf import read_header
-from gape.language.request import Completion, Request
+from gape.language.request import MIN_P, REPEAT_PENALTY, TOP_K, TOP_P, Completion, Request
 from gape.language.row import ends_sentence
 
 _SEEDS = 2**32 - 1  # the engine's seeds; the next one means "draw one"
@@ -40,10 +40,10 @@ class EmbeddedModel:
         file: Path,
         *,
         system: str | None = None,
-        top_k: int = 50,
-        top_p: float = 0.95,
-        min_p: float = 0.02,
-        repeat_penalty: float = 1.05,
+        top_k: int = TOP_K,
+        top_p: float = TOP_P,
+        min_p: float = MIN_P,
+        repeat_penalty: float = REPEAT_PENALTY,
         slots: int = 8,
         context: int = 1024,
     ) -> None:

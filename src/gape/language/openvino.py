@@ -22,7 +22,7 @@ from gape.language.chat import chat_of
 from gape.language.faster import in_fast_format
 from gape.language.gguf import Header, Tensor, read_header, read_layout
 from gape.language.openvino_engine import Setup
-from gape.language.request import Completion, Request
+from gape.language.request import MIN_P, REPEAT_PENALTY, TOP_K, TOP_P, Completion, Request
 
 _ARCHITECTURES = ("llama", "qwen2", "qwen3")
 _TOKENIZER = "gpt2"  # the only kind that the library reads from these files
@@ -51,10 +51,10 @@ class OpenVinoModel:
         file: Path,
         *,
         system: str | None = None,
-        top_k: int = 50,
-        top_p: float = 0.95,
-        min_p: float = 0.02,
-        repeat_penalty: float = 1.05,
+        top_k: int = TOP_K,
+        top_p: float = TOP_P,
+        min_p: float = MIN_P,
+        repeat_penalty: float = REPEAT_PENALTY,
         slots: int = 32,
         context: int = 1024,
     ) -> None:

@@ -4,6 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+# How models on this machine sample tokens by default. The nucleus without `min_p` gives texts about as many distinct
+# words as real ones (experiments/frontier).
+TOP_K, TOP_P, MIN_P, REPEAT_PENALTY = 400, 0.95, 0.0, 1.05
+
 
 @dataclass(frozen=True)
 class Request:
@@ -50,6 +54,25 @@ class LanguageModel(Protocol):
         A request that failed permanently is left out: it costs the caller only that one sample.
         """
         ...
+
+
+class Wrapper:
+    """Base of models that pass requests on to an inner one: a run is identified by the name of that one."""
+
+    model: LanguageModel
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def name(self) -> str:
+        """The name of the inner model."""
+        return self.model.name
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether the inner model can continue an opening."""
+        return self.model.can_continue
 
 
 def burst_of(model: LanguageModel) -> int:

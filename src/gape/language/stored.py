@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gape._support.databases import closed_with, make_private, reading, refuse_other_database
 from gape.core.errors import RunError, in_one_line
-from gape.language.request import Completion, LanguageModel, Request, burst_of
+from gape.language.request import Completion, LanguageModel, Request, Wrapper, burst_of
 from gape.language.spending import Tokens
 
 _FORMAT = 1
@@ -20,13 +20,12 @@ _SCHEMA = "CREATE TABLE answers (key BLOB PRIMARY KEY, completion TEXT NOT NULL)
 _LOG_PAGES = 2**14  # pages of the log, for a model with a burst, before it is written to the file: 64 MB
 
 
-class Stored:
+class Stored(Wrapper):
     """A language model whose answers are stored on disk before they are returned, and are requested only once.
 
     A killed process loses at most the calls in flight; with a `burst`, fewer answers than that number. The key of an
     answer is the SHA-256 of the model's name and of everything in the request. Failures are not stored, so they are
-    retried. The file, mode 0600, contains answers and keys, no prompts. Processes may share it. The repr is the name of
-    the inner model, so a run is identified by that one.
+    retried. The file, mode 0600, contains answers and keys, no prompts. Processes may share it.
     """
 
     def __init__(self, model: LanguageModel, path: str | Path) -> None:
@@ -41,19 +40,6 @@ class Stored:
             self._database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
             self._finalizer = closed_with(self, self._database)
             self._open()
-
-    def __repr__(self) -> str:
-        return self.name
-
-    @property
-    def name(self) -> str:
-        """The name of the inner model."""
-        return self.model.name
-
-    @property
-    def can_continue(self) -> bool:
-        """Whether the inner model can continue an opening."""
-        return self.model.can_continue
 
     def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
         """Yield the stored answers, then request the others, storing each before it is yielded."""

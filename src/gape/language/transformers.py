@@ -17,7 +17,7 @@ from gape.language.gpu.decoding import Batch
 from gape.language.gpu.sampling import Sampling
 from gape.language.gpu.slots import Slots, is_plain, slots_that_fit
 from gape.language.gpu.writer import Writer
-from gape.language.request import Completion, Request
+from gape.language.request import MIN_P, REPEAT_PENALTY, TOP_K, TOP_P, Completion, Request
 from gape.language.row import Ends, Row, ends_sentence
 
 # A CPU gains little from more. An H200 writes as fast with 2,048 slots as with 4,096, in half the memory.
@@ -48,10 +48,10 @@ class TransformersModel:
         device: str | None = None,
         dtype: str | None = None,
         batch: int | None = None,
-        top_k: int = 50,
-        top_p: float = 0.95,
-        min_p: float = 0.02,
-        repeat_penalty: float = 1.05,
+        top_k: int = TOP_K,
+        top_p: float = TOP_P,
+        min_p: float = MIN_P,
+        repeat_penalty: float = REPEAT_PENALTY,
     ) -> None:
         """Load `model`: a folder, a GGUF file (which needs the packages gguf and accelerate) or a name on the hub.
 

@@ -149,6 +149,13 @@ class Modality:
         """Read private records. No message may contain any part of one."""
         raise InputError(f"there is no built-in reader of {self.nouns}; set up the run in Python")
 
+    def read_surveyed(self, source: object, columns: Columns) -> Records:
+        """Read private records that only answer the survey of the modality's own generator, and never vote.
+
+        Their content may be whatever its questions encode.
+        """
+        return self.read(source, columns)
+
     def blocks(self, source: object, columns: Columns, most: int) -> Iterator[Records]:
         """Read private records for `gape embed`, at most `most` at a time, in the order and with the names of `read`.
 

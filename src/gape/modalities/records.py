@@ -28,11 +28,12 @@ class Records:
 
     content: Samples = field(repr=False)  # (n,): texts, none of them blank; or (n, d): vectors
     labels: NDArray[np.object_] | None = field(repr=False)  # (n,): str
-    users: NDArray[np.object_] | None = field(repr=False)  # (n,): str
+    users: NDArray[Any] | None = field(repr=False)  # (n,): str, or numbers that stand for them
     dropped: int  # blank rows that were left out
     source: str  # where they come from, in words
     # (n,): what identifies each record in the ledger, however it is read; None if that is its text and its user.
     contents: tuple[bytes, ...] | None = field(default=None, repr=False)
+    dataset: bytes | None = field(default=None, repr=False)  # the digest of all contents, if it is known already
 
     @classmethod
     def of_vectors(cls, array: NDArray[Any], source: str, users: NDArray[np.object_] | None = None) -> "Records":
@@ -48,6 +49,13 @@ class Records:
     def texts(self) -> Samples:
         """The content of records that are texts."""
         return self.content
+
+    @property
+    def units(self) -> int:
+        """The number of protected units: records, or users."""
+        if self.users is None:
+            return len(self)
+        return len(set(self.users.tolist()) if self.users.dtype == object else np.unique(self.users))
 
     def __len__(self) -> int:
         return len(self.content)

@@ -62,8 +62,11 @@ class SeededNoise:
 
 @lru_cache(maxsize=8)
 def _mechanism(sigma: float) -> Any:  # OpenDP ships no annotations
-    import opendp.prelude as dp  # noqa: PLC0415  (it loads a shared library, which a plain import should not)
+    # They load a shared library, which a plain import should not. The prelude would also load scikit-learn and pandas.
+    from opendp.domains import atom_domain, vector_domain  # noqa: PLC0415
+    from opendp.measurements import make_gaussian  # noqa: PLC0415
+    from opendp.metrics import l2_distance  # noqa: PLC0415
+    from opendp.mod import enable_features  # noqa: PLC0415
 
-    dp.enable_features("contrib")  # where OpenDP keeps vector-valued Gaussian measurements
-    votes = dp.vector_domain(dp.atom_domain(T="i64"))
-    return dp.m.make_gaussian(votes, dp.l2_distance(T="i64"), scale=sigma)
+    enable_features("contrib")  # where OpenDP keeps vector-valued Gaussian measurements
+    return make_gaussian(vector_domain(atom_domain(T="i64")), l2_distance(T="i64"), scale=sigma)

@@ -152,9 +152,9 @@ def _regions(regions: Regions, record: RunRecord) -> View:
 
 
 def _region(region: Region, highest: float, noun: str) -> View:
-    shares = f"votes {100 * region.votes:.0f}% ± {100 * region.error:.0f}, {noun} {100 * region.samples:.0f}%"
+    shares = f"votes {100 * region.votes:.1f}% ± {100 * region.error:.1f}, {noun} {100 * region.samples:.1f}%"
     if region.real is not None:
-        shares += f", private {100 * region.real:.0f}%"
+        shares += f", private {100 * region.real:.1f}%"
     return {
         "name": ", ".join(region.words) or "Around",
         "typical": region.typical,

@@ -106,11 +106,12 @@ def of_regions(regions: Regions, noun: str) -> str:
     if not under:
         return f"No region lacks {noun} by more than the margin of error."
     worst = max(under, key=lambda region: region.votes - region.samples)
-    name = f"“{', '.join(worst.words)}”" if worst.words else "the first" if worst.pictured else worst.typical
+    place = f"number {regions.clusters.index(worst) + 1} of the list"
+    name = f"“{', '.join(worst.words)}”" if worst.words else place if worst.pictured else worst.typical
     count = "One region is" if len(under) == 1 else f"{len(under)} regions are"
     return (
-        f"{count} underrepresented. The largest gap is at {name}: {100 * worst.samples:.0f}% of the {noun} for "
-        f"{100 * worst.votes:.0f}% ± {100 * worst.error:.0f} of the votes."
+        f"{count} underrepresented. The largest gap is at {name}: {100 * worst.samples:.1f}% of the {noun} for "
+        f"{100 * worst.votes:.1f}% ± {100 * worst.error:.1f} of the votes."
     )
 
 

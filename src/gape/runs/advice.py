@@ -34,6 +34,7 @@ LARGEST_CELL = 0.25  # share of the records at three times the noise of a survey
 
 # Number of candidates that a record votes for: see votes_against.
 VOTES_PER_NOISE, FEWEST_VOTES, MOST_VOTES = 4.0, 2, 64
+ESTIMATED_PER_NOISE, MOST_ESTIMATED = 1.0, 8  # if votes are estimated from all of them: with a corpus
 LOCAL = 60
 
 TOKENS_PER_WORD = 1.35  # average of English
@@ -113,23 +114,26 @@ def samples_for(
     return suggested_samples(units * votes_per_unit, sigma, per_sample)
 
 
-def suitable_votes(plan: Plan, units: int, *, kinds: int = 1) -> int:
+def suitable_votes(plan: Plan, units: int, *, kinds: int = 1, estimated: bool = False) -> int:
     """Return the number of nearest candidates that a record should vote for under a plan (see `votes_against`)."""
     alone = plan.casting(1)
     candidates = plan.samples * (len(plan.scales) * plan.copies + int(plan.keep))
-    return votes_against(alone.sigma, units * alone.votes_per_unit, candidates, kinds=kinds)
+    votes = units * alone.votes_per_unit
+    return votes_against(alone.sigma, votes, candidates, kinds=kinds, estimated=estimated)
 
 
-def votes_against(noise: float, votes: int, candidates: int, *, kinds: int = 1) -> int:
+def votes_against(noise: float, votes: int, candidates: int, *, kinds: int = 1, estimated: bool = False) -> int:
     """Return the number of nearest candidates to vote for, from the noise and the number of single `votes`.
 
     With k votes per record, the noise grows by sqrt(k) and the votes of a candidate by k, but neighbours are harder to
     tell apart. So k is four times the ratio of the noise to a typical candidate's share of the single votes, between 2
-    and 64 (experiments/ahead). It is at most one in `LOCAL` candidates of each of `kinds` labels, because a vote for
-    all candidates says nothing.
+    and 64 (experiments/ahead). Where votes are `estimated`, neighbours already tell about each other, so k is the ratio
+    itself, between 2 and 8. It is at most one in `LOCAL` candidates of each of `kinds`
+    labels, because a vote for all candidates says nothing.
     """
-    wanted = math.ceil(VOTES_PER_NOISE * noise / (votes / candidates))
-    return max(1, min(max(FEWEST_VOTES, wanted), MOST_VOTES, candidates // (LOCAL * kinds)))
+    per_noise, most = (ESTIMATED_PER_NOISE, MOST_ESTIMATED) if estimated else (VOTES_PER_NOISE, MOST_VOTES)
+    wanted = math.ceil(per_noise * noise / (votes / candidates))
+    return max(1, min(max(FEWEST_VOTES, wanted), most, candidates // (LOCAL * kinds)))
 
 
 def calls_of(plan: Plan) -> tuple[int, ...]:

@@ -32,10 +32,9 @@ class TextElectorate(LocalElectorate):
 
     def __init__(self, records: Records, points: Points, votes_per_unit: int = 1, votes_per_record: int = 1) -> None:
         """Hold `points`, (n, d), of the records."""
-        units = None if records.users is None else records.users.tolist()
         super().__init__(
             points,
-            units=units,
+            units=records.users,
             votes_per_unit=votes_per_unit,
             votes_per_record=votes_per_record,
             content=records.content,
@@ -51,6 +50,8 @@ def text_fingerprint(private: Private, salt: bytes) -> str:
     """Identify records by their texts and users, in any order: the same in memory, on disk and on workers."""
     if not isinstance(private, Records):
         return private.fingerprint(salt)
+    if private.dataset is not None:
+        return salted(private.dataset, salt)
     contents = private.contents or record_contents(private.content, private.users)
     return salted(dataset_digest(map(record_digest, contents)), salt)
 
@@ -74,13 +75,25 @@ def unit_of(private: Private) -> str:
 
 def units_of(private: Private) -> int:
     """Return the number of protected units, which is treated as public."""
-    if not isinstance(private, Records):
-        return private.units
-    return len(private) if private.users is None else len(set(private.users.tolist()))
+    return private.units
 
 
 def read_records(settings: Settings, source: object = None) -> Records:
     """Read the private records from `source`, or from the file that the settings name."""
+    return settings.records.read(*_data(settings, source))
+
+
+def open_private(settings: Settings, source: object = None) -> Here:
+    """Read the private records, or open the folder of vectors if the settings name one."""
+    if source is None and settings.data and is_vector_folder(settings.data) and settings.records.on_disk:
+        return VectorFolder(settings.data)
+    by_survey = settings.survey and not settings.rounds
+    read = settings.records.read_surveyed if by_survey else settings.records.read
+    return read(*_data(settings, source))
+
+
+def _data(settings: Settings, source: object) -> tuple[object, Columns]:
+    """Return where the private records are, and the columns to read."""
     if source is None and not settings.data:
         raise InputError("there is no data; name a file of private texts")
     if source is None and is_vector_folder(settings.data):
@@ -88,16 +101,10 @@ def read_records(settings: Settings, source: object = None) -> Records:
             f"{settings.data} holds vectors, and here the {settings.records.nouns} are needed; name the data they came "
             "from"
         )
-    return settings.records.read(
-        settings.data if source is None else source, Columns(settings.text, settings.label, settings.user)
+    return (
+        settings.data if source is None else source,
+        Columns(settings.text, settings.label, settings.user),
     )
-
-
-def open_private(settings: Settings, source: object = None) -> Here:
-    """Read the private records, or open the folder of vectors if the settings name one."""
-    if source is None and settings.data and is_vector_folder(settings.data) and settings.records.on_disk:
-        return VectorFolder(settings.data)
-    return read_records(settings, source)
 
 
 def require_embedder(settings: Settings, private: Private, embedder: Embedder) -> None:

@@ -13,7 +13,6 @@ from gape.core.types import Samples
 from gape.embedders.cached import Cached
 from gape.runs.conditions import Cells, choose_sources, read_condition, wanted_cells
 from gape.runs.embedder import make_embedder
-from gape.runs.folder.record import read_finished
 from gape.runs.folder.stored import SettingsFolder
 from gape.runs.generator import Listener, make_generator, make_model, make_prompts, remembering, with_others, writes
 from gape.runs.reach import Use
@@ -27,7 +26,7 @@ _TRIES = 3  # for a sample with given values
 
 
 def expand(
-    run: str | Path,
+    run: str | Path | SettingsFolder,
     count: int,
     progress: Callable[[int], None] | None = None,
     *,
@@ -45,10 +44,10 @@ def expand(
     samples. `progress` receives the number of texts written. The generator must be the one that the run recorded. For a
     folder from somebody else, `settings` give its address: generator, base_url, key_variable and so on.
     """
-    folder = SettingsFolder(run)
-    record, _, _ = read_finished(folder.path, folder.stored)
+    folder = SettingsFolder.of(run)
+    record, _, _ = folder.published()
     if record.settings is None:
-        raise RunError(f"{run} holds no run of `gape run`; name the folder of one")
+        raise RunError(f"{folder.path} holds no run of `gape run`; name the folder of one")
     by_model = writes(record.settings)
     uses: tuple[Use, ...] = ("generator",) if by_model else ("generator", "embedder")
     chosen = folder.agreed(uses, **settings)
@@ -78,8 +77,8 @@ def expand(
         if (given := describe(generator)) != record.parts["generator"]:
             # Another generator could write private texts, and these would carry the guarantee.
             raise RunError(
-                f"{run} was made by the generator {record.parts['generator']:.200}, not {given:.200}; give the one it "
-                "was made by, with its model, prompts or corpus unchanged"
+                f"{folder.path} was made by the generator {record.parts['generator']:.200}, not {given:.200}; give the "
+                "one it was made by, with its model, prompts or corpus unchanged"
             )
         if conditions:
             return _fitting(generator, chosen, samples, wanted_cells(conditions, count, rng), max(plan.scales), rng)

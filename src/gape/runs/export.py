@@ -18,7 +18,8 @@ from gape.core.errors import InputError
 from gape.core.types import Samples
 from gape.privacy.accounting import stated
 from gape.privacy.statement import PrivacyStatement, relation_in_words
-from gape.runs.folder.record import RunRecord, read_finished
+from gape.runs.folder.record import RunRecord
+from gape.runs.folder.stored import SettingsFolder
 from gape.runs.method import method_in_words
 from gape.runs.preferences import preferences
 
@@ -70,7 +71,7 @@ both add to the cost.
 
 
 def export(
-    run: str | Path,
+    run: str | Path | SettingsFolder,
     destination: str | Path,
     format: Format,  # noqa: A002  (the users' word)
     rows: Samples | None = None,
@@ -93,8 +94,8 @@ def export(
         raise InputError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
     if rows is not None and format == "preferences":
         raise InputError("texts that were added to a run have no votes, so no preferences; use another format")
-    source, destination = Path(run), Path(destination)
-    record, statement, table = read_finished(source)
+    destination = Path(destination)
+    record, statement, table = SettingsFolder.of(run).published()
     if rows is not None:
         table = pa.table(record.modality.publish(rows))
     if format == "preferences":

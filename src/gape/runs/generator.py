@@ -18,6 +18,7 @@ from gape._support.values import brief
 from gape.core.errors import InputError, PrivacyError
 from gape.core.protocols import Embedder, Generator, TopicGenerator
 from gape.generators.corpus import CorpusText
+from gape.generators.images.painting import WithPainter
 from gape.generators.labels import LabelledEmbedder, LabelledGenerator
 from gape.generators.prompted import PromptedText
 from gape.generators.prompts import Prompts, generic, load, topics_from_model
@@ -27,7 +28,6 @@ from gape.generators.topic_survey import TopicSurvey
 from gape.language.embedded import EmbeddedModel
 from gape.language.locate import locate
 from gape.language.openvino import OpenVinoModel
-from gape.language.painting import WithPainter
 from gape.language.request import Completion, LanguageModel
 from gape.language.spending import Purse
 from gape.language.stored import Stored

@@ -8,6 +8,8 @@ from gape.runs.settings import Settings
 _SURVEY = (
     "Noisy counts of columns and of pairs of columns, and rows that fit them; there are no rounds of Private Evolution."
 )
+_REGIONS = "survivors are ranked, after one for each of up to 50 regions"
+_SHARES = "beyond the first half, survivors are chosen in proportion to the votes"
 _DEPARTS = "no theorem of the paper covers it"
 
 
@@ -34,18 +36,17 @@ def method_in_words(settings: Settings) -> Method:
 
 def _default(settings: Settings) -> Method:
     estimated, remembered = estimates_votes(settings), remembers_votes(settings)
-    first = "the first 50" if remembered else "the first half"
     departures = [
         "a survey decides which topics the first texts are about"
         if settings.survey and settings.kind.has_words
         else "",
-        _votes(settings) if settings.votes_per_record != 1 and not estimated else "",
+        _votes(settings) if settings.votes_per_record != 1 else "",
         "votes are estimated from all noisy votes" if estimated else "",
         "noisy votes are combined with those of the round before" if remembered else "",
         "negative votes are dropped",
         "distances are not truncated at R/3" if settings.separation is None else "",
         "as many candidates qualify as are needed",
-        "" if estimated else f"beyond {first}, survivors are chosen in proportion to the votes",
+        "" if estimated else _REGIONS if remembered else _SHARES,
     ]
     *others, last = (departure for departure in departures if departure)
     return Method(

@@ -14,7 +14,7 @@ from gape.runs.advice import samples_for, suitable_votes, usual_delta
 from gape.runs.electorate import Private, units_of
 from gape.runs.generator import generator_kind, kind_of, writes
 from gape.runs.presets import START
-from gape.runs.selector import varies_start, votes_suit_noise
+from gape.runs.selector import estimates_votes, varies_start, votes_suit_noise
 from gape.runs.settings import Settings
 from gape.runs.spending import refuse_idle_caps
 from gape.voting.store import VectorFolder
@@ -95,7 +95,8 @@ def _votes_per_record(settings: Settings, units: int) -> int:
     if not votes_suit_noise(settings) or settings.neighbours == "add_remove":
         return 1
     plan = make_plan(settings.with_values(votes_per_record=1, votes_per_unit=1))
-    return suitable_votes(plan, units, kinds=len(settings.labels or ("",)))
+    kinds = len(settings.labels or ("",))
+    return suitable_votes(plan, units, kinds=kinds, estimated=estimates_votes(settings))
 
 
 def make_plan(settings: Settings) -> Plan:

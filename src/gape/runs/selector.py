@@ -1,7 +1,7 @@
 """From settings to the rule that picks the survivors, and what it asks of the votes."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,9 @@ from gape.evolution.theory import paper_threshold
 from gape.generators.labels import PerLabel
 from gape.runs.generator import generator_kind, writes
 from gape.runs.settings import Settings
-from gape.selection.local_search import Gape
+from gape.selection.local_search import CENTRES, QUALIFIED, SPARE, Gape
 from gape.selection.ranking import Ranking
+from gape.selection.regions import RegionalRanking
 from gape.selection.remembering import Remembering
 from gape.selection.subsampling import Subsampling
 
@@ -33,9 +34,7 @@ def make_selector(settings: Settings, plan: Plan, recorded: str | None = None) -
     }
     rule = rules[settings.selector]()
     if settings.selector == "gape" and recorded not in {None, repr(rule)}:
-        earlier = Gape.without_memory(plan.sigma, separation=_separation(settings), distinct=keeps_distinct(settings))
-        if recorded == repr(_per_label(settings, earlier)):
-            return _per_label(settings, earlier)
+        return next((earlier for earlier in _earlier(settings, plan) if recorded == repr(earlier)), rule)
     return rule
 
 
@@ -78,9 +77,9 @@ def varies_start(settings: Settings) -> bool:
 
 
 def votes_suit_noise(settings: Settings) -> bool:
-    """Whether the noise decides for how many candidates a record votes: by default, unless votes are estimated."""
+    """Whether the noise decides for how many candidates a record votes: by default."""
     left_open = settings.votes_per_record is None and settings.votes_per_unit is None
-    return left_open and settings.selector == "gape" and not estimates_votes(settings)
+    return left_open and settings.selector == "gape"
 
 
 def _gape(settings: Settings, plan: Plan) -> Selector:
@@ -90,8 +89,16 @@ def _gape(settings: Settings, plan: Plan) -> Selector:
     wording = settings.records.wording
     if not remembers_votes(settings):
         return _per_label(settings, replace(Gape.without_memory(plan.sigma, plan.samples, **chosen), wording=wording))
-    rule = replace(Gape.for_model(plan.samples, **chosen), wording=wording)
-    return Remembering(_per_label(settings, rule), plan.sigma)
+    return Remembering(_per_label(settings, RegionalRanking(**chosen, wording=wording)), plan.sigma)
+
+
+def _earlier(settings: Settings, plan: Plan) -> Iterator[Selector]:
+    """The defaults of earlier versions: half of the survivors were centres of the votes, later 50 of them."""
+    chosen: dict[str, Any] = {"separation": _separation(settings), "distinct": keeps_distinct(settings)}
+    yield _per_label(settings, Gape.without_memory(plan.sigma, **chosen))
+    spare, centres = max(SPARE, QUALIFIED / plan.samples), min(1.0, CENTRES / plan.samples)
+    rule = Gape(threshold=math.inf, spare=spare, signed=False, centres=centres, **chosen)
+    yield Remembering(_per_label(settings, replace(rule, wording=settings.records.wording)), plan.sigma)
 
 
 def _paper(settings: Settings, plan: Plan) -> Gape:

@@ -96,7 +96,7 @@ class Settings:
         None,
         "Privacy",
         "Number of nearest candidates each record votes for. Noise grows with its square root. Defaults to 1; with the "
-        "selector gape and a generator that writes, to between 2 and 64, more if there is more noise.",
+        "selector gape to between 2 and 64, and with a corpus to between 2 and 8, more if there is more noise.",
     )
     votes_per_unit: int | None = _setting(
         None, "Privacy", "Maximum number of votes per user and round. Defaults to the votes of one record."
@@ -150,7 +150,8 @@ class Settings:
         "embedded",
         "Generator",
         "Source of candidates: embedded, embedded:MODEL, openvino, openvino:MODEL, openai:MODEL, hf:MODEL, or "
-        "corpus:FILE with public texts.",
+        "corpus:FILE with public texts. For images: fonts, fonts:FOLDER, onnx:FILE, openvino:FILE, diffusers:MODEL, "
+        "openai-images:MODEL or corpus:FOLDER.",
     )
     also: tuple[str, ...] | None = _setting(
         None,
@@ -225,7 +226,10 @@ class Settings:
     )
 
     embedder: str = _setting(
-        "minilm", "Embedder", "Model that compares texts: minilm or st:MODEL on this machine, or openai:MODEL."
+        "minilm",
+        "Embedder",
+        "Model that compares texts: minilm or st:MODEL on this machine, or openai:MODEL. For images: pixels, "
+        "inception, clip:MODEL, hf:MODEL or timm:MODEL.",
     )
     embedder_base_url: str | None = _setting(
         None, "Embedder", "Address of the embedding service. Defaults to that of the generator."

@@ -30,7 +30,6 @@ from gape.runs.electorate import (
 )
 from gape.runs.embedder import candidate_embedder, make_embedder
 from gape.runs.engine import engaged, workers_of
-from gape.runs.folder.record import read_finished
 from gape.runs.folder.stored import SettingsFolder
 from gape.runs.generator import (
     Listener,
@@ -150,7 +149,10 @@ def run_in(
     """Do what `run_text` does in a folder that is open already."""
     folder.refuse_foreign()
     report = progress or (lambda _: None)
-    with engaged(settings, source, lambda: report(_embedding_by_workers(settings))) as private:
+    if not settings.on_ray:
+        report(_at_first(settings, f"reading the private {settings.kind.nouns}"))
+    by_workers = f"workers read and embed the private {settings.kind.nouns}"
+    with engaged(settings, source, lambda: report(_at_first(settings, by_workers))) as private:
         settings = folder.same_run(resolved(settings, private).anchored())
         if not folder.finished:
             return _run(folder, settings, private, report, noise)
@@ -292,14 +294,13 @@ def _writer(
         yield model
 
 
-def _embedding_by_workers(settings: Settings) -> Progress:
+def _at_first(settings: Settings, doing: str) -> Progress:
     """Return the progress while the amount of work is not known yet."""
-    doing = f"workers read and embed the private {settings.records.nouns}"
     return Progress(doing, round=0, rounds=settings.rounds, written=0, texts=0, asked=0, tokens=0, cost=0.0)
 
 
 def _published(folder: SettingsFolder) -> SyntheticTexts:
-    record, statement, table = read_finished(folder.path, folder.stored)
+    record, statement, table = folder.published()
     return _as_texts(record.modality, record.samples(record.last), statement, table)
 
 

@@ -29,9 +29,9 @@ _SMALL = 4096
 # Possible swaps up to which the loop asks for a proof that none is left: about ten seconds of two cores.
 _AFFORDABLE = 1_000_000
 
-_SPARE = 2.0  # candidates that qualify, in multiples of those that are asked for: measured, see docs/selection.md
+SPARE = 2.0  # candidates that qualify, in multiples of those that are asked for: measured, see docs/selection.md
 _HALF = 0.5  # share of the survivors that is searched for if votes are not remembered
-# Where a generator writes: survivors that are searched for, and candidates that qualify at least.
+# Where candidates are made, not chosen from a corpus: centres that are searched for, and how many qualify at least.
 CENTRES, QUALIFIED = 50, 200
 
 
@@ -123,12 +123,19 @@ def _method(signed: SignedPoints, candidates: int, size: int, memory: float) -> 
     return "float32" if needed <= memory else "blocks"
 
 
+def threshold_for(weights: NoisyVotes | Floats, wanted: int, threshold: float = math.inf) -> float:
+    """Lower a threshold, to zero at least, until `wanted` weights lie above it, or as many as are positive."""
+    if not wanted or (weights > threshold).sum() >= wanted:
+        return threshold
+    least = np.sort(weights)[::-1][:wanted][-1]
+    return max(0.0, float(np.nextafter(least, -math.inf)))
+
+
 @dataclass(frozen=True)
 class Gape:
     """GAPE's selector (Algorithm 4): local search over the candidates with more than `threshold` noisy votes.
 
-    Construct it by `Gape.paper`, `Gape.for_model` (for use in `Remembering`) or `Gape.for_corpus`; the fields make any
-    other mixture.
+    Construct it by `Gape.paper`, `Gape.without_memory` or `Gape.for_corpus`; the fields make any other mixture.
 
     The paper's threshold keeps noise out, and at practical sizes nearly everything with it. With `spare` it gives way:
     it is lowered, to zero at least, until `spare` times as many candidates as are asked for lie above it. That reads
@@ -168,17 +175,6 @@ class Gape:
         return cls(separation, threshold, certify)
 
     @classmethod
-    def for_model(cls, samples: int, *, separation: float = math.inf, distinct: bool = False) -> "Gape":
-        """The default where a model writes `samples` texts, for votes estimated by `Remembering`.
-
-        The candidates with the most votes qualify, twice as many as survive and at least `QUALIFIED`. Up to `CENTRES`
-        survivors are searched for, so that no group of candidates is lost, and the other seats are filled in
-        proportion to the votes. Set `distinct` for texts.
-        """
-        spare, centres = max(_SPARE, QUALIFIED / samples), min(1.0, CENTRES / samples)
-        return cls(separation, math.inf, spare=spare, signed=False, centres=centres, distinct=distinct)
-
-    @classmethod
     def without_memory(
         cls, sigma: float, samples: int | None = None, *, separation: float = math.inf, distinct: bool = False
     ) -> "Gape":
@@ -189,13 +185,13 @@ class Gape:
         default of earlier versions, and runs that they began are resumed with it.
         """
         least, share = (0.0, 0.0) if samples is None else (QUALIFIED / samples, CENTRES / samples)
-        spare, centres = max(_SPARE, least), min(1.0, max(_HALF, share))
+        spare, centres = max(SPARE, least), min(1.0, max(_HALF, share))
         return cls(separation, sigma, spare=spare, signed=False, centres=centres, distinct=distinct)
 
     @classmethod
     def for_corpus(cls, sigma: float, *, separation: float = math.inf) -> "Gape":
         """The default where candidates are texts of a corpus: votes with noise of `sigma` are estimated first."""
-        return cls(separation, math.inf, spare=_SPARE, signed=False, noise=sigma)
+        return cls(separation, math.inf, spare=SPARE, signed=False, noise=sigma)
 
     def among(self, candidates: Candidates) -> Selector:
         """Return the rule for these candidates: with `distinct` texts, else any samples."""
@@ -222,11 +218,7 @@ class Gape:
         weights: NoisyVotes | Floats = votes if self.signed else np.maximum(votes, 0)
         if self.noise is not None:
             weights = estimate(votes, points, self.noise).counts
-        threshold = self.threshold
-        wanted = math.ceil(self.spare * size)
-        if wanted > 0 and (weights > threshold).sum() < wanted:
-            kept = np.sort(weights)[::-1][:wanted]
-            threshold = max(0.0, float(np.nextafter(kept[-1], -math.inf)))
+        threshold = threshold_for(weights, math.ceil(self.spare * size), self.threshold)
         sought = math.ceil(self.centres * size)
         free = max(int((weights > threshold).sum()) - sought, 0)
         # Where nothing is negative, holding the flow holds nothing back: the proof is made on the way.

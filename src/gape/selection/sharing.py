@@ -16,7 +16,7 @@ estimate of the votes of records that did not vote is
     w_i = p_i + g (y_i - p_i),   g = tau^2 / (tau^2 + sigma^2 + mu).
 
 b, c and tau are estimated from the noisy votes. If these carry no information, g and b a are near 0, and c is near its
-prior. A repeated point has no votes, because ties go to the first; its estimate is zero.
+prior. The estimate of a repeated point is zero: with one vote per record it has none, because ties go to the first.
 """
 
 import math

@@ -1,9 +1,10 @@
 """The electorate that keeps its private embeddings in memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gape._support.fingerprint import dataset_fingerprint
 from gape.core.errors import InputError
@@ -27,7 +28,7 @@ class LocalElectorate:
         self,
         private: Points,
         *,
-        units: Sequence[str] | Sequence[int] | None = None,
+        units: Sequence[str] | Sequence[int] | NDArray[Any] | None = None,
         votes_per_unit: int = 1,
         votes_per_record: int = 1,
         unit: str | None = None,
@@ -106,18 +107,22 @@ def records_speaking(votes_per_unit: int, votes_per_record: int, *, one_each: bo
 class _Units:
     """Rows grouped by the unit they belong to."""
 
-    def __init__(self, units: Sequence[str] | Sequence[int], rows: int) -> None:
-        first: dict[str | int, str] = {}
-        self.names = [first.setdefault(unit, str(unit)) for unit in units]  # 7 and 7.0 are one unit
-        if len(self.names) != rows:
+    def __init__(self, units: Sequence[str] | Sequence[int] | NDArray[Any], rows: int) -> None:
+        self._named = units if isinstance(units, np.ndarray) and units.dtype != object else _named(units)
+        if len(self._named) != rows:
             raise InputError(
-                f"units must have one entry for each of the {rows} records, got {len(self.names)}; name the unit of "
+                f"units must have one entry for each of the {rows} records, got {len(self._named)}; name the unit of "
                 "each record"
             )
-        _, group = np.unique(np.array(self.names), return_inverse=True)
+        _, group = np.unique(self._named, return_inverse=True)
         self._rows = np.argsort(group, kind="stable")
         self._sizes = np.bincount(group)
         self._starts = np.cumsum(self._sizes) - self._sizes
+
+    @property
+    def names(self) -> list[str]:
+        """The unit of each row."""
+        return [str(name) for name in self._named.tolist()]
 
     def speakers(self, turn: int, most: int) -> tuple[Indices, Indices]:
         """Return the rows that vote in round `turn`, and the group of each."""
@@ -130,3 +135,9 @@ class _Units:
             rows.append(self._rows[self._starts[eligible] + offset])
             owners.append(eligible)
         return np.concatenate(rows), np.concatenate(owners)
+
+
+def _named(units: Iterable[Any]) -> NDArray[np.str_]:
+    """Return the units as texts; 7 and 7.0 are one unit."""
+    first: dict[str | int, str] = {}
+    return np.array([first.setdefault(unit, str(unit)) for unit in units])

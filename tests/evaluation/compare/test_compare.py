@@ -44,6 +44,8 @@ from gape.voting.electorate import LocalElectorate
 from generators.writing import write
 from made_up import public_texts
 
+pytestmark = pytest.mark.usefixtures("without_matplotlib")
+
 
 class TestReading:
     def test_a_folder_is_read_without_running_anything(self, whole: tuple[Path, Comparison], tmp_path: Path) -> None:

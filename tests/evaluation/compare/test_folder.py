@@ -35,6 +35,8 @@ from gape.evaluation.compare import (
 from gape.voting.electorate import LocalElectorate
 from made_up import leaks, public_texts
 
+pytestmark = pytest.mark.usefixtures("without_matplotlib")
+
 
 class TestFolder:
     def test_everything_says_that_it_is_not_private(self, whole: tuple[Path, Comparison]) -> None:

@@ -1,7 +1,6 @@
 """Who votes and who scores, and what the table and the figures make of it."""
 
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -132,8 +131,8 @@ class TestResults:
         assert len(colours) > 50
         assert "NOT differentially private" in (whole[0] / f"{name}.svg").read_text()
 
-    def test_without_matplotlib_there_are_tables(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "matplotlib", None)
+    @pytest.mark.usefixtures("without_matplotlib")
+    def test_without_matplotlib_there_are_tables(self, tmp_path: Path) -> None:
         run_grid(tmp_path / "out", Grid(METHODS[:1], (math.inf,), (0,)))
         assert (tmp_path / "out" / "table.md").exists()
         assert not (tmp_path / "out" / "figure.png").exists()

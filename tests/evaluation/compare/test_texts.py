@@ -31,6 +31,8 @@ from gape.runs.settings import Settings
 from generators.writing import write
 from made_up import leaks, private_rows, write_corpus, write_csv
 
+pytestmark = pytest.mark.usefixtures("without_matplotlib")
+
 
 @contextmanager
 def _service(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Settings, FaultyServer]]:

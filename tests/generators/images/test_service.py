@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +33,6 @@ SMALL = Shape(8, 8, 3)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[..., FaultyServer]]:
-    with ExitStack() as servers:
-        yield lambda *faults, **settings: servers.enter_context(FaultyServer(faults, **settings))
 
 
 def reach(server: FaultyServer, **settings: Any) -> ImageService:

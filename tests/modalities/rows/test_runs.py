@@ -310,6 +310,7 @@ def test_methods_are_compared_on_tables(folder: Path, tmp_path: Path) -> None:
     assert [title.partition(":")[0] for title in found.headlines][:3] == ["TV1", "TV2", "Spread"]
 
 
+@pytest.mark.usefixtures("without_matplotlib")
 def test_the_survey_stands_beside_rounds_and_real_rows_in_a_comparison(folder: Path, tmp_path: Path) -> None:
     """Rows near the middle have a low W1; columns, pairs, spread and AUC show what they lack."""
     data = {"data": str(folder / "private.csv"), "schema": str(folder / "schema.toml"), "samples": 60}

@@ -196,6 +196,21 @@ class TestNetwork:
                     net = flow.anchored(net)
         assert changed > 500
 
+    def test_costs_held_in_float32_are_the_same_costs(self) -> None:
+        for problem in problems(seed=9, count=100):
+            p = len(problem.supply)
+            net = problem.solved(problem.draw((p,)))
+            rounded = flow.network(problem.costs.astype(np.float32), problem.supply, problem.demand, net.root_costs)
+            flow.optimise(rounded)
+            for _ in range(4):
+                problem.certify(rounded, net.root_costs)
+                np.testing.assert_array_equal(rounded.potential, net.potential)
+                np.testing.assert_array_equal(rounded.parent, net.parent)
+                flow.set_root_costs(net, problem.draw((p,)))
+                flow.optimise(net)
+                flow.set_root_costs(rounded, net.root_costs.copy())
+                flow.optimise(rounded)
+
     def test_root_costs_may_rise_above_every_cost_of_the_start(self) -> None:
         for problem in problems(seed=2, count=100):
             p = len(problem.supply)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from gape.core.types import Costs, Floats
+from gape.core.types import Floats
 from gape.selection.flow import pairs, rises, swaps
 from gape.selection.flow import simplex as flow
 from gape.selection.flow.tree import Network
@@ -32,7 +32,7 @@ class Swaps:
         removed.renew(self.net, self.ranks, [flow.twin(self.net)], 0, proof=True)
         self.rises = removed.rises
         self.work = pairs.work(self.net, SIZE)
-        self.rows: Costs = self.distances[SIZE:]
+        self.rows: Floats = self.distances[SIZE:]
         self.cost = float(flow.total_cost(self.net))
         self.objectives = np.array([[self.objective(row, slot) for slot in range(SIZE)] for row in self.rows])
 

@@ -45,6 +45,7 @@ class Method:
     select: Callable[[Plan, int], Selector] | None
     changes: Mapping[str, Any] = field(default_factory=dict)  # fields of the plan to replace, such as keep
     kinds: int | None = None  # number of labels: choose the votes per record to suit the noise; None: as in the plan
+    estimated: bool = False  # whether it estimates votes from all noisy ones, so that fewer per record suffice
     build: Builder | None = None  # makes the method's own generator and embedder; None: those of all methods
     last_pass: bool = False  # whether texts that repeat another one are rewritten after the last round
     described: Mapping[str, str] = field(default_factory=dict)  # settings of its generator that replace common ones
@@ -146,7 +147,9 @@ class Study:
     def plan_of(self, cell: Cell, method: Method, units: int) -> Plan:
         """Return the plan of a cell in which `units` privacy units vote; its noise follows from its epsilon."""
         plan = replace(self.plan, **method.changes, epsilon=cell.epsilon, seed=cell.seed, sigma=-1.0)
-        return plan if method.kinds is None else plan.casting(suitable_votes(plan, units, kinds=method.kinds))
+        if method.kinds is None:
+            return plan
+        return plan.casting(suitable_votes(plan, units, kinds=method.kinds, estimated=method.estimated))
 
     @classmethod
     def from_common(cls, values: Mapping[str, Any]) -> Study:

@@ -140,6 +140,7 @@ def _method(name: str, settings: Settings, *, by_noise: bool, published: Callabl
         TextSelector(own),
         changes,
         len(settings.labels or ("",)) if suits_noise else None,
+        estimated=estimates_votes(own.with_values(selector="gape")),  # ranking casts as many votes as the default
         build=TextBuilder(own) if has_generator else None,
         last_pass=keeps_distinct(own),
         described={name: described_settings(own)[name] for name in _GENERATOR} if has_generator else {},

@@ -7,7 +7,7 @@ from private data, the results are not differentially private and are for resear
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import f as f_distribution
+from scipy.special import fdtrc
 
 from gape._support.geometry import distances
 from gape.core.errors import InputError
@@ -128,7 +128,7 @@ def moments(sample: Points | Floats, variations: Points | Floats) -> Moments:
     observed = float(np.sum((gram / n) ** 2))  # tr of the squared sample covariance
     estimated = n**2 / ((n + 2) * (n - 1)) * (observed - variance**2 / n)
     directions = float(np.clip(variance**2 / max(estimated, variance**2 / dimension), 1.0, dimension))
-    p_value = float(f_distribution.sf((bias / error) ** 2, directions, directions * n))
+    p_value = float(fdtrc(directions, directions * n, (bias / error) ** 2))
     return Moments(bias, error, variance, float(spread), p_value, biased=p_value < _CHANCE_FINDING)
 
 

@@ -56,6 +56,8 @@ class Images(Modality):
         "pixels": "PixelEmbedder",
         "inception": "Inception",
         "hf:MODEL": "ImageModel",
+        "clip:MODEL": "ClipImages",
+        "timm:MODEL": "TimmImages",
     }
     painters = ("diffusers:MODEL", "openai-images:MODEL")
     captioners = tuple(form for form in Text.generators if not form.startswith("corpus"))
@@ -156,10 +158,14 @@ class Images(Modality):
             from gape.embedders.images.inception import Inception  # noqa: PLC0415  (heavy)
 
             return Inception()
-        if kind == "hf":
-            from gape.embedders.images.transformers import ImageModel  # noqa: PLC0415  (heavy)
+        if kind in {"hf", "clip"}:
+            from gape.embedders.images.transformers import ClipImages, ImageModel  # noqa: PLC0415  (heavy)
 
-            return ImageModel(model)
+            return (ClipImages if kind == "clip" else ImageModel)(model)
+        if kind == "timm":
+            from gape.embedders.images.timm import TimmImages  # noqa: PLC0415  (heavy)
+
+            return TimmImages(model)
         return PixelEmbedder()
 
     def identity(self, embedder: Embedder) -> str:

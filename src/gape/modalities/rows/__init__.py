@@ -19,6 +19,7 @@ from gape.metrics.measure import Scoring
 from gape.metrics.usefulness import classify
 from gape.modalities.base import Columns, Groups, Modality, Rehearsal
 from gape.modalities.records import Records
+from gape.modalities.rows.coded import load_cells
 from gape.modalities.rows.embedder import RowEmbedder
 from gape.modalities.rows.generator import RowGenerator
 from gape.modalities.rows.load import load_rows
@@ -29,6 +30,8 @@ from gape.modalities.rows.schema import Schema
 from gape.modalities.rows.surveyed import SurveyedRows
 
 __all__ = ["Rows", "Schema", "load_rows"]
+
+MOST_HELD = 5_000_000  # rows in memory at once: about a kilobyte each, for ten columns
 
 
 class Rows(Modality):
@@ -92,8 +95,12 @@ class Rows(Modality):
 
     def read(self, source: object, columns: Columns) -> Records:
         """Read the rows of a table."""
-        rows = load_rows(source, self.schema, columns.user)
+        rows = load_rows(source, self.schema, columns.user, MOST_HELD)
         return rows if columns.label is None else replace(rows, labels=self.labels(rows.content, columns.label))
+
+    def read_surveyed(self, source: object, columns: Columns) -> Records:
+        """Read the rows of a table as the cells that a survey asks about, by blocks."""
+        return load_cells(source, self.schema, columns.user)
 
     def read_corpus(self, path: str, column: str | None) -> Samples:  # noqa: ARG002  (all columns count)
         """Read public rows."""

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gape.core.types import Floats, Indices
 from gape.modalities.rows.columns import Choices, Column, Numbers
@@ -36,6 +38,16 @@ class ColumnCells:
     def ordered(self) -> int:
         """The number of cells that lie in order; 0 for choices, which have none."""
         return 0 if isinstance(self.column, Choices) else self.count - int(self.column.missing)
+
+    @cached_property
+    def widths(self) -> Floats:
+        """How many numbers each cell in order holds, (ordered,); 0 for the cells of both ends of a range and of 0."""
+        column = self.column
+        if self._single or not isinstance(column, Numbers):
+            return np.ones(self.ordered)
+        widths: Floats = np.rint(np.diff(self._starts) * 10.0**column.decimals)
+        widths[np.searchsorted(self._starts, self._own, side="right") - 1] = 0
+        return widths
 
     @cached_property
     def stretches(self) -> Indices | None:
@@ -84,6 +96,14 @@ class ColumnCells:
     def _single(self) -> bool:
         return self._values <= MOST_VALUES
 
+    @property
+    def _own(self) -> list[float]:
+        """The numbers of a range that have cells of their own."""
+        column = self.column
+        if not isinstance(column, Numbers):
+            return []
+        return [column.least, column.most, *([0.0] if column.least < 0 < column.most else [])]
+
     @cached_property
     def _starts(self) -> Floats:
         """Where the cells begin, and where the last one ends, (ordered + 1,)."""
@@ -92,7 +112,7 @@ class ColumnCells:
             return np.zeros(1)
         step = 10.0**-column.decimals
         even = column.least + column.range * np.arange(STRETCHES) / STRETCHES
-        own = [column.least, column.most, *([0.0] if column.least < 0 < column.most else [])]
+        own = self._own
         starts = [*(np.ceil(even / step - 1e-6) * step), *own, *(value + step for value in own)]
         # Half a step below the numbers that they hold, so that rounding cannot move a number to its neighbour.
         return np.unique(np.round(starts, column.decimals)) - step / 2
@@ -108,3 +128,15 @@ class Cells:
     def columns(self) -> tuple[ColumnCells, ...]:
         """The cells of each column, in their order."""
         return tuple(ColumnCells(column) for column in self.schema.columns.values())
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The smallest whole numbers that tell the cells of every column apart."""
+        return np.dtype(np.min_scalar_type(max(column.count for column in self.columns) - 1))
+
+    def of(self, codes: Floats) -> NDArray[Any]:
+        """Return the cells of coded rows, (n, columns)."""
+        found = np.empty(codes.shape, self.dtype)
+        for index, column in enumerate(self.columns):
+            found[:, index] = column.of(codes[:, index])
+        return found

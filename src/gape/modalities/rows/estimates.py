@@ -32,15 +32,20 @@ class ColumnEstimate:
     parts: Indices  # (cells,)
     counts: NoisyColumn
     total: float  # number of records, about
-    ordered: int  # how many of the cells lie in order
+    widths: Floats  # (ordered,): of the cells that lie in order; 0 if one value has its own among wider ones
+
+    @property
+    def ordered(self) -> int:
+        """How many of the cells lie in order."""
+        return len(self.widths)
 
     @classmethod
-    def of(cls, levels: Sequence[Level], total: float, ordered: int) -> ColumnEstimate:
+    def of(cls, levels: Sequence[Level], total: float, widths: Floats) -> ColumnEstimate:
         """Estimate a column from noisy counts. Neighbours that drown in noise share what they have."""
-        noisy = NoisyColumn.of(levels)
+        noisy, ordered = NoisyColumn.of(levels), len(widths)
         shares = noisy.nearest(total, ordered) / total
         rare = max(RARE, 3 * float(noisy.variances(np.arange(len(shares))).max()) ** 0.5 / total)
-        return cls(shares, merged(shares, FINE, ordered, rare), noisy, total, ordered)
+        return cls(shares, merged(shares, FINE, ordered, rare), noisy, total, widths)
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,14 @@ class NoisyColumn:
         shares = widths / np.bincount(self.blocks)
         found: Floats = (shares**2 * self.whole + widths * (1 - shares) * self.fine).sum(axis=1)
         return found
+
+    def precision(self) -> Floats:
+        """Return the inverse of the covariance of the counts, (cells, cells)."""
+        same = (self.blocks[:, None] == self.blocks).astype(np.float64)
+        precision: Floats = same / self.whole[self.blocks]
+        if self.fine:
+            precision += (np.eye(len(self.blocks)) - same / same.sum(axis=0)) / self.fine
+        return precision
 
     def nearest(self, total: float, ordered: int) -> Floats:
         """Return counts of cells of sum `total`, none below 0: those of blocks first, then those of cells in them."""

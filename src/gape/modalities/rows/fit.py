@@ -13,8 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from gape._support.compiled import compiled
+from gape._support.parallel import one_blas_thread
 from gape.core.types import Floats, Indices
 from gape.modalities.rows.estimates import ColumnEstimate, projected
+from gape.modalities.rows.smoothing import FEWEST, smoothed_counts
 from gape.modalities.rows.survey import Measured
 
 SWEEPS = 150
@@ -29,8 +31,10 @@ class Fitted:
 
     def __init__(self, columns: Sequence[ColumnEstimate], measured: Sequence[Measured]) -> None:
         """Make the measured columns and pairs consistent with each other."""
-        self._estimates = columns
-        self._shares = _column_shares(columns, measured)  # of the parts
+        self._parts = [column.parts for column in columns]
+        with one_blas_thread():  # small steps, and the same on any number of cores
+            self._cells = [_cell_shares(column, *_about_parts(i, column, measured)) for i, column in enumerate(columns)]
+        self._shares = [_sums(parts, own) for parts, own in zip(self._parts, self._cells, strict=True)]  # of the parts
         pairs = [table for table in measured if len(table.columns) == 2]
         self._pairs = [table.columns for table in pairs]
         self._tables = [_consistent(table, self._shares) for table in pairs]
@@ -40,7 +44,7 @@ class Fitted:
         parts = np.stack([_evenly(shares, count, rng) for shares in self._shares], axis=1)
         if self._pairs:
             self._fit(parts, rng, sweeps)
-        return np.stack([self._cells(index, parts[:, index], rng) for index in range(len(self._shares))], axis=1)
+        return np.stack([self._drawn(index, parts[:, index], rng) for index in range(len(self._shares))], axis=1)
 
     def _fit(self, rows: Indices, rng: np.random.Generator, sweeps: int) -> None:
         """Sample rows, (n, columns), in place, while the parameters follow them."""
@@ -79,14 +83,12 @@ class Fitted:
             counts, order = _counts(shares, len(rows), rng), rng.permutation(len(rows))
             _settle(rows, index, chances, counts, order, rng.random(len(rows)))
 
-    def _cells(self, index: int, parts: Indices, rng: np.random.Generator) -> Indices:
+    def _drawn(self, index: int, parts: Indices, rng: np.random.Generator) -> Indices:
         """Draw a cell within each part, (n,), by the shares of the column."""
-        estimate, cells = self._estimates[index], np.zeros(len(parts), dtype=np.int64)
-        for part in range(int(estimate.parts.max()) + 1):
-            members, inside = np.flatnonzero(estimate.parts == part), np.flatnonzero(parts == part)
-            shares = estimate.shares[members]
-            even = np.full(len(members), 1 / len(members))
-            cells[inside] = members[_evenly(shares / shares.sum() if shares.sum() > 0 else even, len(inside), rng)]
+        cells = np.zeros(len(parts), dtype=np.int64)
+        for part in range(len(self._shares[index])):
+            members, inside = np.flatnonzero(self._parts[index] == part), np.flatnonzero(parts == part)
+            cells[inside] = members[_evenly(_normalised(self._cells[index][members]), len(inside), rng)]
         return cells
 
 
@@ -96,19 +98,50 @@ def _evenly(shares: Floats, count: int, rng: np.random.Generator) -> Indices:
     return rng.permutation(np.minimum(np.searchsorted(np.cumsum(shares), levels, side="right"), len(shares) - 1))
 
 
-def _column_shares(columns: Sequence[ColumnEstimate], measured: Sequence[Measured]) -> list[Floats]:
-    """Return the shares of the parts of each column: its own answers and those of its pairs, by their precision."""
-    shares = []
-    for index, column in enumerate(columns):
-        precision = 1 / column.counts.variances(column.parts)
-        total = column.total * np.bincount(column.parts, weights=column.shares) * precision
-        for table in measured:
-            if index in table.columns:
-                others = tuple(axis for axis, column in enumerate(table.columns) if column != index)
-                own = 1 / (max(table.noise, 1e-9) ** 2 * math.prod(table.counts.shape[axis] for axis in others))
-                total, precision = total + own * table.counts.sum(axis=others), precision + own
-        shares.append(projected(total / precision, column.total, 1 / precision) / column.total)
-    return shares
+def _about_parts(index: int, column: ColumnEstimate, measured: Sequence[Measured]) -> tuple[Floats, Floats]:
+    """Return what the third release says of the parts of a column: mean counts, (parts,), and their precision."""
+    total = precision = np.zeros(int(column.parts.max()) + 1)
+    for table in measured:
+        if index in table.columns:
+            others = tuple(axis for axis, column in enumerate(table.columns) if column != index)
+            own = 1 / (max(table.noise, 1e-9) ** 2 * math.prod(table.counts.shape[axis] for axis in others))
+            total, precision = total + own * table.counts.sum(axis=others), precision + own
+    return total / np.maximum(precision, 1e-300), precision
+
+
+def _cell_shares(column: ColumnEstimate, counts: Floats, precision: Floats) -> Floats:
+    """Return the shares of the cells of a column, by all answers about it.
+
+    Cells in order are smoothed. The shares of choices are those of their parts, shared out as in the first release.
+    """
+    if np.count_nonzero(column.widths) >= FEWEST:
+        return _smoothed_shares(column, counts, precision)
+    first = 1 / column.counts.variances(column.parts)
+    held = column.total * _sums(column.parts, column.shares)
+    shares = projected((first * held + precision * counts) / (first + precision), column.total, 1 / (first + precision))
+    inside = np.zeros(len(column.shares))
+    for part, share in enumerate(shares / column.total):
+        members = column.parts == part
+        inside[members] = share * _normalised(column.shares[members])
+    return inside
+
+
+def _smoothed_shares(column: ColumnEstimate, counts: Floats, precision: Floats) -> Floats:
+    own = column.counts.precision()
+    both = own + np.where(column.parts[:, None] == column.parts, precision[column.parts], 0.0)
+    noisy = np.linalg.solve(both, own @ column.counts.noisy + (precision * counts)[column.parts]).astype(np.float64)
+    return _normalised(smoothed_counts(noisy, both, column.widths, column.shares * column.total))
+
+
+def _sums(parts: Indices, shares: Floats) -> Floats:
+    """Return the shares of parts, (parts,), given those of their cells."""
+    return np.bincount(parts, weights=shares).astype(np.float64)
+
+
+def _normalised(shares: Floats) -> Floats:
+    """Return shares with the sum 1, equal ones if all are 0."""
+    total = shares.sum()
+    return shares / total if total > 0 else np.full(len(shares), 1 / len(shares))
 
 
 def _consistent(table: Measured, shares: Sequence[Floats]) -> Floats:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, time
 from decimal import Decimal
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ import numpy as np
 from gape.core.errors import InputError
 from gape.core.types import as_samples
 from gape.modalities.records import Records, open_table, record_user
-from gape.modalities.tables import missing
+from gape.modalities.tables import Table, missing
 
 
 class RowSchema(Protocol):
@@ -29,14 +29,36 @@ class RowSchema(Protocol):
         ...
 
 
-def load_rows(source: object, schema: RowSchema, user: str | None = None) -> Records:
+def load_rows(source: object, schema: RowSchema, user: str | None = None, most: int | None = None) -> Records:
     """Read the rows of a private table, each as a line of JSON, with the user of each if a column is named.
 
     A source is anything with columns that `load_texts` reads. Columns that are not in the schema are left out. A number
-    outside its range becomes the nearest end; anything else that the schema does not allow is refused.
+    outside its range becomes the nearest end; anything else that the schema does not allow is refused. All rows are in
+    memory; more than `most` are refused.
     """
-    table = open_table(source)
-    names = list(schema.columns)
+    table, once = open_rows(source, schema.columns, user)
+    positions = {name: position for position, name in enumerate(once)}
+    lines, users, contents = [], [], []
+    for number, cells in enumerate(table.rows(once), start=1):
+        if most is not None and number > most:
+            raise InputError(
+                f"{table.source} has more than {most:,} rows, too many to hold in memory for rounds, evaluations and "
+                "comparisons; use a random sample of them, or a survey alone"
+            )
+        where = f"{table.row} {number} of {table.source}"
+        lines.append(schema.row([cells[positions[name]] for name in schema.columns], where))
+        contents.append("\0".join(map(content_of, cells)).encode(errors="surrogatepass"))
+        if user is not None:
+            users.append(record_user(cells[positions[user]], where, user))
+    if not lines:
+        raise InputError(f"{table.source} holds no rows; add at least one record")
+    owners = None if user is None else as_samples(users)
+    return Records(as_samples(lines), None, owners, 0, table.source, tuple(contents))
+
+
+def open_rows(source: object, columns: Iterable[str], user: str | None) -> tuple[Table, list[str]]:
+    """Open a table, and return the names of all columns that occur once, in order: they identify a record."""
+    table, names = open_table(source), list(columns)
     if not table.names:
         raise InputError(f"{table.source} has no columns; use a table with the columns of the schema")
     if user in names:
@@ -46,24 +68,12 @@ def load_rows(source: object, schema: RowSchema, user: str | None = None) -> Rec
         names if user is None else [*names, user]
     ):  # messages name only these: without a header, other names are cells
         if occurs[name] != 1:
-            columns = f"{occurs[name] or 'no'} column{'s' * (occurs[name] > 1)} {name!r} among its {len(table.names)}"
-            raise InputError(f"{table.source} has {columns}; give it a header with each column of the schema once")
-    once = sorted(name for name, times in occurs.items() if times == 1)
-    positions = {name: position for position, name in enumerate(once)}
-    lines, users, contents = [], [], []
-    for number, cells in enumerate(table.rows(once), start=1):
-        where = f"{table.row} {number} of {table.source}"
-        lines.append(schema.row([cells[positions[name]] for name in names], where))
-        contents.append("\0".join(map(_content, cells)).encode(errors="surrogatepass"))
-        if user is not None:
-            users.append(record_user(cells[positions[user]], where, user))
-    if not lines:
-        raise InputError(f"{table.source} holds no rows; add at least one record")
-    owners = None if user is None else as_samples(users)
-    return Records(as_samples(lines), None, owners, 0, table.source, tuple(contents))
+            found = f"{occurs[name] or 'no'} column{'s' * (occurs[name] > 1)} {name!r} among its {len(table.names)}"
+            raise InputError(f"{table.source} has {found}; give it a header with each column of the schema once")
+    return table, sorted(name for name, times in occurs.items() if times == 1)
 
 
-def _content(cell: Any) -> str:
+def content_of(cell: Any) -> str:
     """Return the content of a cell, the same whether it comes from a file or a frame."""
     if missing(cell):
         return ""

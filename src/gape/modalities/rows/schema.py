@@ -30,7 +30,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -98,22 +98,32 @@ class Schema:
             {name: texts for name, texts in spelled.items() if texts},
         )
 
+    @cached_property
+    def blanks(self) -> tuple[frozenset[str], ...]:
+        """The texts that stand for an empty cell of each column."""
+        return tuple(self.spelled.get(name, frozenset()) | {""} for name in self.columns)
+
     def row(self, cells: Sequence[Any], where: str) -> str:
         """Return a row of private cells, in the order of the columns, as a line of JSON. No message quotes a cell."""
-        codes = np.full((1, len(self.columns)), np.nan)
-        for index, ((name, column), cell) in enumerate(zip(self.columns.items(), cells, strict=True)):
-            if missing(cell) or (isinstance(cell, str) and cell.strip() in self.spelled.get(name, frozenset()) | {""}):
+        return str(self.lines(np.array([self.code(cells, where)]))[0])
+
+    def code(self, cells: Sequence[Any], where: str) -> list[float]:
+        """Return the codes of a row of private cells, in the order of the columns. No message quotes a cell."""
+        codes = []
+        for (name, column), blanks, cell in zip(self.columns.items(), self.blanks, cells, strict=True):
+            if is_empty(cell, blanks):
                 if not column.missing:
                     raise InputError(f"{where} is empty in column {name!r}; fill it in, or set missing = true there")
+                codes.append(math.nan)
                 continue
             try:
-                codes[0, index] = column.code(cell)
+                codes.append(column.code(cell))
             except (ValueError, TypeError) as error:
                 raise InputError(
                     f"{where} has {error} in column {name!r}; fix or remove the row, or extend the column in the "
                     "schema, using public knowledge only"
                 ) from None
-        return str(self.lines(codes)[0])
+        return codes
 
     def without(self, name: str) -> "Schema":
         """Return the schema of all other columns."""
@@ -156,6 +166,11 @@ class Schema:
         """Return the index of each cell's value, or of its bin, (n, columns)."""
         columns = self.columns.values()
         return np.stack([column.bins(codes[:, index]) for index, column in enumerate(columns)], axis=1)
+
+
+def is_empty(cell: object, blanks: frozenset[str]) -> bool:
+    """Return whether a private cell is empty, or is a text that stands for an empty one."""
+    return missing(cell) or (isinstance(cell, str) and cell.strip() in blanks)
 
 
 def column_tables(path: str | Path) -> dict[str, dict[str, Any]]:

@@ -90,13 +90,13 @@ class Questions:
                 digest.update(parts.astype("<i8").tobytes())
         return digest.hexdigest()
 
-    def encode(self, content: Samples | None, points: Points) -> NDArray[np.int16]:  # noqa: ARG002  (cells are asked for)
-        """Return what the questions ask about: the cells of rows, (n, columns)."""
+    def encode(self, content: Samples | None, points: Points) -> NDArray[Any]:  # noqa: ARG002  (cells are asked for)
+        """Return what the questions ask about: the cells of rows, (n, columns), unless the rows are held as these."""
         if content is None:
             raise InputError("these records have no cells that a survey could ask about; leave the survey out")
-        return _cells_of(self.schema, content)
+        return _cells_of(self.schema, content) if content.dtype == object else content
 
-    def tally(self, encoded: NDArray[np.int16]) -> Counts:
+    def tally(self, encoded: NDArray[Any]) -> Counts:
         """Count the answers of encoded rows, (bins,). Private: for `release_answers` only."""
         counts = []
         for question in self.asked:
@@ -186,7 +186,7 @@ class TableSurvey:
         variance = max(sigma, 1e-6) ** 2  # without noise, too, all variances are above 0
         for question, counts in zip(questions.asked, noisy, strict=True):
             levels[question.columns[0]].append(Level(question.parts[0], counts, variance / question.times))
-        return [ColumnEstimate.of(own, total, cells.ordered) for own, cells in zip(levels, self._cells, strict=True)]
+        return [ColumnEstimate.of(own, total, cells.widths) for own, cells in zip(levels, self._cells, strict=True)]
 
     def measured(self, answers: Sequence[NoisyVotes], sigma: float) -> list[Measured]:
         """Return what the third release measured, by the parts of each column."""
@@ -255,11 +255,10 @@ def _shared_out(strength: Floats, noise: Floats, answers: int) -> Indices:
     return times
 
 
-def _cells_of(schema: Schema, samples: Samples) -> NDArray[np.int16]:
-    columns = Cells(schema).columns
-    found = np.empty((len(samples), len(columns)), dtype=np.int16)  # a column has at most some 1,000 cells
+def _cells_of(schema: Schema, samples: Samples) -> NDArray[Any]:
+    cells = Cells(schema)
+    found = np.empty((len(samples), len(cells.columns)), dtype=cells.dtype)
     for start in range(0, len(samples), _AT_ONCE):
-        codes = schema.codes(samples[start : start + _AT_ONCE])
-        for index, cells in enumerate(columns):
-            found[start : start + _AT_ONCE, index] = cells.of(codes[:, index])
+        some = slice(start, start + _AT_ONCE)
+        found[some] = cells.of(schema.codes(samples[some]))
     return found

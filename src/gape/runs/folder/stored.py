@@ -3,6 +3,8 @@
 The ledger of a file is beside the file, because the budget belongs to the data and not to a run.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -10,6 +12,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from gape._support.files import is_locked
 from gape.core.copies import repeats
@@ -20,9 +24,10 @@ from gape.language.stored import stored_tokens
 from gape.privacy.accounting import Release, spent
 from gape.privacy.budget import BudgetRequest, settle_budget
 from gape.privacy.ledger import Budget, Ledger
+from gape.privacy.statement import PrivacyStatement
 from gape.runs.electorate import Private, text_fingerprint, unit_of
 from gape.runs.folder.layout import Layout
-from gape.runs.folder.record import RunRecord, read_begun_run, read_run
+from gape.runs.folder.record import RunRecord, read_begun_run, read_finished, read_run
 from gape.runs.folder.rounds import Begun, Versions, read_begun, read_writers
 from gape.runs.folder.sealed import SealedSettings, read_sealed, write_sealed
 from gape.runs.paths import anchored
@@ -91,6 +96,11 @@ class SettingsFolder:
         self.layout = Layout(self.path)
         self._stored = stored
 
+    @classmethod
+    def of(cls, run: str | Path | SettingsFolder) -> SettingsFolder:
+        """Return the folder of a run: the same object if it is one already, with what it has read."""
+        return run if isinstance(run, SettingsFolder) else cls(run)
+
     @property
     def stored(self) -> SealedSettings | None:
         """The settings of the run in the folder, read once; None if there are none."""
@@ -123,6 +133,12 @@ class SettingsFolder:
     def record(self) -> RunRecord:
         """Read the run, finished or not."""
         return read_run(self.path, self.stored)
+
+    def published(self) -> tuple[RunRecord, PrivacyStatement, pa.Table]:
+        """Read a finished run with its statement and its published data."""
+        record, statement, table = read_finished(self.path, self._stored)
+        self._stored = record.stored
+        return record, statement, table
 
     def agreed(self, uses: Collection[Use], **given: Any) -> Settings:
         """Return the settings with which a command may reach outside the folder, for the parts it uses.

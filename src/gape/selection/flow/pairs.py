@@ -20,7 +20,7 @@ from gape.core.types import Costs, Floats, Indices
 from gape.selection.flow.rises import Rises
 from gape.selection.flow.simplex import copy_tree, optimise, reaches, root_flow, set_root_costs, twin
 from gape.selection.flow.swaps import Ranks, removal_changes, with_candidate
-from gape.selection.flow.tree import Network
+from gape.selection.flow.tree import Network, cost
 
 
 class Position(NamedTuple):
@@ -63,7 +63,8 @@ def position(
 
 def work(net: Network, size: int) -> Work:
     """Allocate the memory of one thread."""
-    p, q = net.costs.shape
+    p = len(net.root_costs)
+    q = len(net.anchor) - p
     return Work(
         added=twin(net),
         trial=twin(net),
@@ -80,7 +81,7 @@ def work(net: Network, size: int) -> Work:
 
 
 @compiled
-def slots_at_held_flow(at: Position, work: Work, rows: Costs, slots_found: Indices) -> None:
+def slots_at_held_flow(at: Position, work: Work, rows: Floats, slots_found: Indices) -> None:
     """Find for the candidates at distances `rows`, (k, p), the slot to remove from the flow with the candidate added.
 
     That flow is held. `slots_found`, (k, options), starts with the slot where the swap pays; -1 means none.
@@ -95,7 +96,7 @@ def slots_at_held_flow(at: Position, work: Work, rows: Costs, slots_found: Indic
 
 
 @compiled
-def slots(at: Position, work: Work, rows: Costs, slots_found: Indices) -> None:
+def slots(at: Position, work: Work, rows: Floats, slots_found: Indices) -> None:
     """Find for the candidates at distances `rows`, (k, p), a slot such that the swap pays.
 
     `slots_found`, (k, options), starts with that slot, followed by others that may pay; -1 means none. If the rises are
@@ -109,7 +110,7 @@ def slots(at: Position, work: Work, rows: Costs, slots_found: Indices) -> None:
 
 
 @compiled_part
-def _decide(at: Position, work: Work, row: Costs, undecided: Indices, slots_found: Indices) -> None:
+def _decide(at: Position, work: Work, row: Floats, undecided: Indices, slots_found: Indices) -> None:
     """Find the slots with which the candidate pays among those that the first bound leaves undecided."""
     objective = add(at, work, row)
     bound_with_flow(at, work, row, objective)
@@ -130,7 +131,7 @@ def _decide(at: Position, work: Work, row: Costs, undecided: Indices, slots_foun
 
 
 @compiled
-def bound_without_flow(at: Position, work: Work, row: Costs) -> None:
+def bound_without_flow(at: Position, work: Work, row: Floats) -> None:
     """Bound the objective with the candidate in each slot, with the sinks where they are or higher."""
     rises, lower = at.rises, work.lower
     overwrite(lower, rises.gains)
@@ -156,17 +157,17 @@ def _hold_back(at: Position, lower: Floats, x: int, potential: float, cap: float
 
 
 @compiled
-def add(at: Position, work: Work, row: Costs) -> float:
+def add(at: Position, work: Work, row: Floats) -> float:
     """Re-optimise the flow with the candidate; return the dual objective of the lower of new and old potentials."""
     net, added = at.net, work.added
-    p, q = net.costs.shape
+    p = row.shape[0]
     copy_tree(net, added)
     for x in range(p):
         work.root_costs[x] = min(at.ranks.first[x], row[x])
     set_root_costs(added, work.root_costs)
     optimise(added)
     objective = net.objective[0]
-    for node in range(p + q):
+    for node in range(net.anchor.shape[0]):
         fall = max(net.potential[node] - added.potential[node], 0.0)
         objective -= (at.supply[node] if node < p else -at.demand[node - p]) * fall
         work.lowest[node] = net.potential[node] - fall
@@ -174,7 +175,7 @@ def add(at: Position, work: Work, row: Costs) -> float:
 
 
 @compiled
-def bound_with_flow(at: Position, work: Work, row: Costs, objective: float) -> None:
+def bound_with_flow(at: Position, work: Work, row: Floats, objective: float) -> None:
     """Bound the objective with the candidate in each slot, from the potentials with the candidate.
 
     The sinks that rise with a slot are assumed to stay, so that the limits of the sources are the same for all slots.
@@ -190,19 +191,19 @@ def bound_with_flow(at: Position, work: Work, row: Costs, objective: float) -> N
 
 
 @compiled_part
-def _find_caps(at: Position, work: Work, row: Costs) -> None:
+def _find_caps(at: Position, work: Work, row: Floats) -> None:
     """Find how far sources may rise before an arc to a sink that has fallen, or to the candidate, is violated.
 
     An arc that is not near cannot be violated while both of its ends stay within their leeway, nor while both together
     move by less than twice the leeway of either.
     """
     net, lowest = at.net, work.lowest
-    p, q = net.costs.shape
+    p = row.shape[0]
     near, far = work.near_caps, work.far_caps
     near[:] = np.inf
     overwrite(far, row)
     count, farthest = 0, 0.0
-    for y in range(q):
+    for y in range(net.anchor.shape[0] - p):
         v = lowest[p + y]
         if v < net.potential[p + y]:
             work.fallen[count] = y
@@ -213,9 +214,10 @@ def _find_caps(at: Position, work: Work, row: Costs) -> None:
             by = net.anchor[p + y] - v
             farthest = max(farthest, by)
             if by > net.leeway[p + y]:
-                costs = net.costs_by_sink[y]
-                for x in range(p):
-                    far[x] = min(far[x], costs[x] + v)
+                if net.costs.shape[0]:
+                    _lower(far, net.costs_by_sink[y], v)
+                else:
+                    _lower(far, net.rounded_by_sink[y], v)
     if not count:
         return
     for x in at.strayed:
@@ -224,7 +226,13 @@ def _find_caps(at: Position, work: Work, row: Costs) -> None:
             for y in work.fallen[:count]:
                 v = lowest[p + y]
                 if rise + net.anchor[p + y] - v > 2.0 * max(net.leeway[x], net.leeway[p + y]):
-                    far[x] = min(far[x], net.costs[x, y] + v)
+                    far[x] = min(far[x], cost(net, x, y) + v)
+
+
+@compiled_part
+def _lower(caps: Floats, costs: Costs, v: float) -> None:
+    for x in range(caps.shape[0]):
+        caps[x] = min(caps[x], costs[x] + v)
 
 
 @compiled
@@ -254,7 +262,7 @@ def joint_gain(at: Position, work: Work, slot: int) -> float:
 
 
 @compiled_part
-def _pays(at: Position, work: Work, row: Costs, slot: int) -> bool:
+def _pays(at: Position, work: Work, row: Floats, slot: int) -> bool:
     """Whether the objective falls below the target when a slot is removed after the candidate was added."""
     ranks, raised = at.ranks, work.root_costs
     losers = np.flatnonzero((ranks.near == slot) & (row > ranks.first))

@@ -16,7 +16,7 @@ from gape.core.types import Floats, Indices
 from gape.selection.flow.near import least
 from gape.selection.flow.simplex import copy_tree, optimise, set_root_costs
 from gape.selection.flow.swaps import Ranks, without
-from gape.selection.flow.tree import Network
+from gape.selection.flow.tree import Network, cost
 
 _SLOTS = 16  # slots in one piece of work
 
@@ -230,8 +230,11 @@ def limit(net: Network, x: int, highest: float, sinks: Floats, leeway: Leeway) -
     if rise + leeway.farthest <= 2.0 * net.leeway[x]:
         return result
     if rise > net.leeway[x] + leeway.spare:
-        result, _ = least(net.costs[x], sinks, 1.0, result)
+        if net.costs.shape[0]:
+            result, _ = least(net.costs[x], sinks, 1.0, result)
+        else:
+            result, _ = least(net.rounded[x], sinks, 1.0, result)
     else:
         for y in leeway.strayed:
-            result = min(result, net.costs[x, y] + sinks[y])
+            result = min(result, cost(net, x, y) + sinks[y])
     return result

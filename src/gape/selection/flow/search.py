@@ -134,7 +134,8 @@ class Search:
 
         def find(work: pairs.Work, first: int) -> None:
             piece = slice(first, first + _PIECE)
-            kernel(at, work, self.to_candidates[candidates[piece]], slots[piece])
+            rows = self.to_candidates[candidates[piece]].astype(np.float64, copy=False)  # one type, compiled once
+            kernel(at, work, rows, slots[piece])
 
         in_threads(find, self.works, range(0, len(candidates), _PIECE))
         for work in self.works:

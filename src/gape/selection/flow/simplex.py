@@ -12,7 +12,7 @@ it has (`tree.py`). Costs are multiples of a power of two, so potentials are exa
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -65,20 +65,18 @@ class ArcTable(NamedTuple):
 
 def network(costs: Costs, supply: Floats, demand: Floats, root_costs: Floats) -> Network:
     """Build the network at its star-shaped start: sources send to the root, the root feeds the sinks."""
-    by_sink = costs.T.copy()
-    table = ArcTable(costs.__getitem__, by_sink.__getitem__, float(costs.max(initial=0.0)))
-    return anchored(_star(costs, by_sink, table.largest, supply, demand, root_costs), table)
+    star = _star(float(costs.max(initial=0.0)), supply, demand, root_costs)
+    if costs.dtype == np.float32:
+        return anchored(star._replace(rounded=cast(Any, costs), rounded_by_sink=cast(Any, costs.T.copy())))
+    return anchored(star._replace(costs=cast(Any, costs), costs_by_sink=cast(Any, costs.T.copy())))
 
 
 def network_of(table: ArcTable, supply: Floats, demand: Floats, root_costs: Floats) -> Network:
     """Build the network without storing the costs, for `optimise_by`."""
-    nothing = np.zeros((0, 0), dtype=np.float32)
-    return anchored(_star(nothing, nothing, table.largest, supply, demand, root_costs), table)
+    return anchored(_star(table.largest, supply, demand, root_costs), table)
 
 
-def _star(
-    costs: Costs, costs_by_sink: Costs, largest: float, supply: Floats, demand: Floats, root_costs: Floats
-) -> Network:
+def _star(largest: float, supply: Floats, demand: Floats, root_costs: Floats) -> Network:
     p, q = len(supply), len(demand)
     nodes = p + q + 1
     largest = max(largest, float(root_costs.max(initial=0.0)))
@@ -87,8 +85,10 @@ def _star(
     arc_cost = np.concatenate([root_costs, np.full(q, artificial), [0.0]])
     flow = np.concatenate([supply, demand, [0.0]])
     net = Network(
-        costs=costs,
-        costs_by_sink=costs_by_sink,
+        costs=np.zeros((0, 0)),
+        costs_by_sink=np.zeros((0, 0)),
+        rounded=np.zeros((0, 0), dtype=np.float32),
+        rounded_by_sink=np.zeros((0, 0), dtype=np.float32),
         near_starts=np.zeros(nodes, dtype=np.int64),
         near_ends=np.zeros(0, dtype=np.int64),
         near_costs=np.zeros(0),
@@ -107,14 +107,11 @@ def _star(
         objective=np.array([flow @ arc_cost]),
         heap_keys=np.zeros(nodes),
         heap_nodes=np.zeros(nodes, dtype=np.int64),
-        heap_size=np.zeros(1, dtype=np.int64),
         heaped=np.zeros(nodes, dtype=np.bool_),
         queue=np.zeros(nodes, dtype=np.int64),
         queued=np.zeros(nodes, dtype=np.bool_),
-        ends=np.zeros(2, dtype=np.int64),
+        ends=np.zeros(3, dtype=np.int64),
         scratch=np.zeros(nodes, dtype=np.int64),
-        strayed=np.zeros(nodes, dtype=np.int64),
-        artificial=float(artificial),
     )
     net.parent[-1] = -1
     net.depth[-1] = 0
@@ -128,7 +125,8 @@ def anchored(net: Network, table: ArcTable | None = None) -> Network:
     """Return the network with its near arcs chosen again, at the current potentials, or at equal ones at the start."""
     p = len(net.root_costs)
     if table is None:
-        table = ArcTable(net.costs.__getitem__, net.costs_by_sink.__getitem__, 0.0)
+        rows, columns = (net.costs, net.costs_by_sink) if len(net.costs) else (net.rounded, net.rounded_by_sink)
+        table = ArcTable(rows.__getitem__, columns.__getitem__, 0.0)
     at_the_start = not len(net.near_ends)
     potential = net.proved if at_the_start else net.potential
     near = near_arcs(table.rows, table.columns, potential[:p], potential[p:-1])
@@ -159,7 +157,7 @@ def copy_tree(origin: Network, target: Network) -> None:
 
 def twin(net: Network) -> Network:
     """Return a network that shares the costs but has a tree of its own, to try a change and drop it."""
-    own = (*_TREE, "heap_keys", "heap_nodes", "heap_size", "heaped", "queue", "queued", "ends", "scratch", "strayed")
+    own = (*_TREE, "heap_keys", "heap_nodes", "heaped", "queue", "queued", "ends", "scratch")
     return net._replace(**{name: getattr(net, name).copy() for name in own})
 
 
@@ -210,13 +208,13 @@ def _pivot_on_near_arcs(net: Network) -> int:
             violation, _, _ = _most_violated(net, node)
             if violation > 0.0:
                 push(net, node, violation)
-        if net.heap_size[0] == 0:
+        if net.ends[2] == 0:
             return pivots
         node = pop(net)
         violation, other, cost = _most_violated(net, node)
         if violation <= 0.0:
             continue
-        if net.heap_size[0] and violation < net.heap_keys[0]:
+        if net.ends[2] and violation < net.heap_keys[0]:
             push(net, node, violation)
             continue
         if node < p:
@@ -254,42 +252,60 @@ def _pivot_on_far_arcs(net: Network) -> int:
     Arcs between a source that has not risen above its proved potential and a sink that has not fallen below its own
     need not be priced. Of the others, arcs between two nodes with leeway need not be priced either.
     """
-    p, q = net.costs.shape
-    sources, sinks = _find_strayed(net)
+    p = net.root_costs.shape[0]
+    q = net.anchor.shape[0] - p
+    strayed, sources = _find_strayed(net)
+    sinks = strayed.shape[0] - sources
     pivots = 0
     for node in range(p + q):
         potential = net.potential[node]
         if potential == net.proved[node] or (potential > net.proved[node]) != (node < p):
             continue
         sign = 1.0 if node < p else -1.0
-        costs = net.costs[node] if node < p else net.costs_by_sink[node - p]
-        first, last = (sources, sources + sinks) if node < p else (0, sources)
-        other = -1
-        if _has_strayed(net, node) or last - first > _MANY:
-            potentials = net.potential[p : p + q] if node < p else net.potential[:p]
-            _, other = least(costs, potentials, sign, sign * potential)
+        first, count = (sources, sinks) if node < p else (0, sources)
+        if _has_strayed(net, node) or count > _MANY:
+            count = -1
+        if net.costs.shape[0]:
+            costs = net.costs[node] if node < p else net.costs_by_sink[node - p]
+            other, cost = _worst_arc(costs, net.potential, strayed, first, count, p, sign, sign * potential)
         else:
-            bound = sign * potential
-            for k in range(first, last):
-                end = net.strayed[k] - p if node < p else net.strayed[k]
-                value = costs[end] + sign * net.potential[net.strayed[k]]
-                if value < bound:
-                    bound, other = value, end
+            rounded = net.rounded[node] if node < p else net.rounded_by_sink[node - p]
+            other, cost = _worst_arc(rounded, net.potential, strayed, first, count, p, sign, sign * potential)
         if other >= 0:
             if node < p:
-                pivot(net, node, p + other, float(costs[other]))
+                pivot(net, node, other, cost)
             else:
-                pivot(net, other, node, float(costs[other]))
+                pivot(net, other, node, cost)
             enqueue(net, node)
             pivots += 1
     return pivots
 
 
+@compiled_part
+def _worst_arc(
+    costs: Costs, potential: Floats, strayed: Indices, first: int, count: int, p: int, sign: float, bound: float
+) -> tuple[int, float]:
+    """Return the other end and the cost of a node's most violated arc, or -1. `costs` are those of all of its arcs.
+
+    Priced are the arcs to `count` strayed nodes from the `first` on; all arcs if `count` is negative.
+    """
+    begin = p if sign > 0.0 else 0
+    other = -1
+    if count < 0:
+        _, other = least(costs, potential[begin : begin + costs.shape[0]], sign, bound)
+    else:
+        for k in range(first, first + count):
+            end = strayed[k] - begin
+            value = costs[end] + sign * potential[strayed[k]]
+            if value < bound:
+                bound, other = value, end
+    return (begin + other, float(costs[other])) if other >= 0 else (-1, 0.0)
+
+
 @compiled
 def strayed(net: Network) -> int:
     """Count the nodes that have used up their leeway, whose arcs must all be priced."""
-    sources, sinks = _find_strayed(net)
-    return sources + sinks
+    return len(_find_strayed(net)[0])
 
 
 @compiled_part
@@ -300,16 +316,17 @@ def _has_strayed(net: Network, node: int) -> bool:
 
 
 @compiled_part
-def _find_strayed(net: Network) -> tuple[int, int]:
-    """List the nodes that have used up their leeway, sources first; return the numbers of sources and sinks."""
+def _find_strayed(net: Network) -> tuple[Indices, int]:
+    """Return the nodes that have used up their leeway, sources first, and the number of sources among them."""
     p = net.root_costs.shape[0]
+    found = np.empty(net.anchor.shape[0], dtype=np.int64)
     sources, both = 0, 0
     for node in range(net.anchor.shape[0]):
         if _has_strayed(net, node):
-            net.strayed[both] = node
+            found[both] = node
             both += 1
             sources += node < p
-    return sources, both - sources
+    return found[:both], sources
 
 
 @compiled
@@ -333,11 +350,11 @@ def reaches(net: Network, sources: Indices, root_costs: Floats, target: float) -
     The optimum is monotone in the root costs, so raising them one by one gives lower bounds, and the answer is known
     as soon as one of them reaches the target.
     """
-    p, q = net.costs.shape
+    root = net.parent.shape[0] - 1
     for x in sources:
         change = root_costs[x] - net.root_costs[x]
         net.root_costs[x] = root_costs[x]
-        if net.parent[x] == p + q:
+        if net.parent[x] == root:
             _raise_root_arc(net, x, change)
             optimise(net)
             if net.objective[0] >= target:

@@ -13,14 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gape._support.compiled import compiled_part
-from gape.core.types import Costs, Floats, Indices
+from gape.core.types import Floats, Indices
 
 
 class Network(NamedTuple):
-    """A transportation problem and a spanning tree of it, as plain arrays for the compiled kernels."""
+    """A transportation problem and a spanning tree of it, as plain arrays for the compiled kernels.
 
-    costs: Costs  # (p, q): c(x, y) from sources to sinks
-    costs_by_sink: Costs  # (q, p): the same, laid out for column scans
+    Costs are held in float64 or in float32; the arrays of the other precision are empty. The network has one type
+    either way, so that the kernels are compiled once.
+    """
+
+    costs: Floats  # (p, q): c(x, y) from sources to sinks
+    costs_by_sink: Floats  # (q, p): the same, laid out for column scans
+    rounded: NDArray[np.float32]  # (p, q)
+    rounded_by_sink: NDArray[np.float32]  # (q, p)
     near_starts: Indices  # (p+q+1,): where the near arcs of each node start in the next two
     near_ends: Indices  # the node at the other end
     near_costs: Floats
@@ -39,14 +45,17 @@ class Network(NamedTuple):
     objective: Floats  # (1,): cost of the flow
     heap_keys: Floats  # max-heap of violated nodes, by the size of the violation
     heap_nodes: Indices
-    heap_size: Indices  # (1,)
     heaped: NDArray[np.bool_]
     queue: Indices  # ring buffer of the nodes whose near arcs are still to be priced
     queued: NDArray[np.bool_]
-    ends: Indices  # (2,): head and length of the ring buffer
+    ends: Indices  # (3,): head and length of the ring buffer, and the size of the heap
     scratch: Indices  # stack for walking subtrees
-    strayed: Indices  # the nodes that have used up their leeway
-    artificial: float  # cost of the start's arcs from the root into the sinks, above every real path
+
+
+@compiled_part
+def cost(net: Network, x: int, y: int) -> float:
+    """Return the cost of an arc from a source to a sink."""
+    return float(net.costs[x, y]) if net.costs.shape[0] else float(net.rounded[x, y])
 
 
 @compiled_part
@@ -75,8 +84,8 @@ def push(net: Network, node: int, key: float) -> None:
     if net.heaped[node]:
         return
     net.heaped[node] = True
-    position = net.heap_size[0]
-    net.heap_size[0] += 1
+    position = net.ends[2]
+    net.ends[2] += 1
     while position:
         above = (position - 1) // 2
         if net.heap_keys[above] >= key:
@@ -91,8 +100,8 @@ def pop(net: Network) -> int:
     """Take the node with the largest key off the heap."""
     top = net.heap_nodes[0]
     net.heaped[top] = False
-    net.heap_size[0] -= 1
-    size = net.heap_size[0]
+    net.ends[2] -= 1
+    size = net.ends[2]
     key, node = net.heap_keys[size], net.heap_nodes[size]
     position = 0
     while 2 * position + 1 < size:
