@@ -19,14 +19,16 @@ from typing import Any
 from gape._support.parallel import cores
 from gape.core.errors import InputError, ServiceError
 from gape.language.chat import chat_of
+from gape.language.faster import in_fast_format
 from gape.language.gguf import Header, Tensor, read_header, read_layout
 from gape.language.openvino_engine import Setup
 from gape.language.request import MIN_P, REPEAT_PENALTY, TOP_K, TOP_P, Completion, Request
 
 _ARCHITECTURES = ("llama", "qwen2", "qwen3")
 _TOKENIZER = "gpt2"  # the only kind that the library reads from these files
-# By number F32, F16, Q4_0, Q4_1, Q8_0, Q4_K and Q6_K: the weights and the bytes of a block.
-_FORMATS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 8: (32, 34), 12: (256, 144), 14: (256, 210)}
+# By number F32, F16, Q4_0, Q8_0 and Q6_K: the weights and the bytes of a block. The library also reads Q4_1 and Q4_K,
+# but changes the weights of Q4_1 so much that SmolLM2 writes worse texts; of Q4_K it is not known.
+_FORMATS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 8: (32, 34), 14: (256, 210)}
 _MOST_ENGINES = 8
 _FEWEST = 8  # requests for which another engine is loaded
 _SERVE = "from gape.language.openvino_engine import serve; serve({})"
@@ -67,13 +69,15 @@ class OpenVinoModel:
         if find_spec("openvino_genai") is None:
             raise InputError("OpenVINO GenAI is not installed; pip install 'gape[openvino]', or use embedded instead")
         header = read_header(file)
-        _refuse_unknown(file, header)
-        sampling = {"top_k": top_k, "top_p": top_p, "min_p": min_p, "repetition_penalty": repeat_penalty}
-        self._setup = Setup(file, chat_of(header, system), sampling, slots, context)
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()[:12]
+        fast = in_fast_format(file, digest)  # without Q4_1
+        _refuse_unknown(fast, header)
+        sampling = {"top_k": top_k, "top_p": top_p, "min_p": min_p, "repetition_penalty": repeat_penalty}
+        self._setup = Setup(fast, chat_of(header, system), sampling, slots, context)
         settings = ", ".join(f"{key}={value}" for key, value in sampling.items())
-        self._name = f"gguf {digest} by OpenVINO ({settings}, system={system!r})"
+        weights = digest if fast == file else f"{digest} as Q8_0"
+        self._name = f"gguf {weights} by OpenVINO ({settings}, system={system!r})"
         self._turn = threading.Lock()
         self._engines: list[_Engine] = []
         weakref.finalize(self, _end, self._engines)
@@ -208,7 +212,7 @@ def _refuse_unknown(file: Path, header: Header) -> None:
         return
     raise InputError(
         f"OpenVINO reads models of the architectures {', '.join(_ARCHITECTURES)} with a tokenizer {_TOKENIZER} and "
-        f"weights in the formats F32, F16, Q4_0, Q4_1, Q8_0, Q4_K and Q6_K, and {file} {what}; use embedded instead"
+        f"weights in the formats F32, F16, Q4_0, Q4_1, Q8_0 and Q6_K, and {file} {what}; use embedded instead"
     )
 
 
