@@ -210,8 +210,9 @@ class RunFolder:
             synthetic=self.synthetic(last),
             believed=self._believed(last),
             authors=read_writers(self._layout.round(last).synthetic),
-            judged=self._judged(last) if last else None,
         )
+        if last and state.authors is not None:
+            state = replace(state, judged=self._judged(last))
         following = self._layout.round(last + 1).candidates
         if not following.exists():
             return state
@@ -237,13 +238,15 @@ class RunFolder:
             return None
         return read_numbers(path, table, "believed_votes", np.float64)
 
-    def _judged(self, turn: int) -> Judged | None:
-        """Return the candidates of a round with their writers and votes; None if there is one writer."""
+    def _judged(self, turn: int) -> Judged:
+        """Return the candidates of a round that has voted, with their writers and votes."""
         files = self._layout.round(turn)
-        if (authors := read_writers(files.candidates)) is None:
-            return None
-        scales = read_numbers(files.candidates, read_table(files.candidates), "scale", np.float64)
-        return Judged(authors, scales, read_numbers(files.votes, read_table(files.votes), "noisy_votes", np.int64))
+        candidates, votes = read_table(files.candidates), read_table(files.votes)
+        return Judged(
+            read_numbers(files.candidates, candidates, "writer", np.int64),
+            read_numbers(files.candidates, candidates, "scale", np.float64),
+            read_numbers(files.votes, votes, "noisy_votes", np.int64),
+        )
 
     def save_rewritten(self, turn: int, before: Samples, after: Samples) -> None:
         """Store the texts of S(turn) that the last pass rewrote."""
