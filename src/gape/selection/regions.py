@@ -19,6 +19,8 @@ from gape.core.types import Floats, Indices, NoisyVotes, Points, Samples, texts_
 from gape.selection.local_search import CENTRES, QUALIFIED, SPARE, LocalSearchResult, local_search, threshold_for
 from gape.voting.nearest import nearest
 
+MOST = 4000  # candidates that qualify as centres; more slow the search down and hardly improve it (docs/selection.md)
+
 
 @dataclass(frozen=True)
 class RegionalRanking:
@@ -39,7 +41,9 @@ class RegionalRanking:
         """Return the rule for these candidates: with `distinct` texts, else any samples."""
         return partial(self._select, self.wording(candidates.samples)) if self.distinct else self
 
-    def __call__(self, votes: NoisyVotes, points: Points, size: int, rng: np.random.Generator) -> LocalSearchResult:
+    def __call__(
+        self, votes: NoisyVotes | Floats, points: Points, size: int, rng: np.random.Generator
+    ) -> LocalSearchResult:
         """Select among candidates whose words are not known."""
         return self._select(None, votes, points, size, rng)
 
@@ -52,7 +56,7 @@ class RegionalRanking:
         rng: np.random.Generator,  # noqa: ARG002  (the search is deterministic)
     ) -> LocalSearchResult:
         weights = np.maximum(votes, 0.0)
-        threshold = threshold_for(weights, max(math.ceil(SPARE * size), QUALIFIED))
+        threshold = threshold_for(weights, min(max(math.ceil(SPARE * size), QUALIFIED), MOST))
         found = local_search(
             points, weights, min(self.regions, size), separation=self.separation, threshold=threshold, certify=True
         )
