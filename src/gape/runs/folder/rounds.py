@@ -205,14 +205,9 @@ class RunFolder:
         if not complete:
             return None
         last = complete[-1]
-        state = State(
-            last,
-            synthetic=self.synthetic(last),
-            believed=self._believed(last),
-            authors=read_writers(self._layout.round(last).synthetic),
-        )
-        if last and state.authors is not None:
-            state = replace(state, judged=self._judged(last))
+        authors = read_writers(self._layout.round(last).synthetic)
+        judged = self._judged(last) if last and authors is not None else None
+        state = State(last, self.synthetic(last), believed=self._believed(last), authors=authors, judged=judged)
         following = self._layout.round(last + 1).candidates
         if not following.exists():
             return state
