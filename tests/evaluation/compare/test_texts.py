@@ -20,7 +20,7 @@ from gape.evaluation.compare import (
     Study,
 )
 from gape.evaluation.compare.cell import Known, Split
-from gape.evaluation.compare.methods import given
+from gape.evaluation.compare.methods import TextSelector, given
 from gape.evaluation.compare.texts import ComparisonScoring, compare_texts
 from gape.evolution.plan import Plan
 from gape.language.request import Request
@@ -250,3 +250,14 @@ class TestTexts:
             file.write("One more.\n")
         with pytest.raises(RunError, match="was started with generator 'corpus of 160 texts"):
             compare_texts(settings, tmp_path / "out", **few)
+
+
+@pytest.mark.parametrize(
+    ("values", "rule"),
+    [
+        ({}, "of remembered votes, up to 50 regions, distinct"),
+        ({"generator": "corpus:public.csv"}, "of estimated votes, at least 50 centres"),
+    ],
+)
+def test_a_stored_comparison_tells_the_rules_of_selection_apart(values: dict[str, str], rule: str) -> None:
+    assert repr(TextSelector(Settings.of(values))) == f"gape(separation=None) {rule}"

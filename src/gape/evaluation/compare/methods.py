@@ -54,7 +54,8 @@ class TextSelector:
             return chosen.selector
         votes = "remembered" if remembers_votes(chosen) else "estimated" if estimates_votes(chosen) else "noisy"
         distinct = ", distinct" if keeps_distinct(chosen) else ""
-        return f"gape(separation={chosen.separation!r}) of {votes} votes, at least {CENTRES} centres{distinct}"
+        search = f"up to {CENTRES} regions" if remembers_votes(chosen) else f"at least {CENTRES} centres"
+        return f"gape(separation={chosen.separation!r}) of {votes} votes, {search}{distinct}"
 
 
 @dataclass(frozen=True)
