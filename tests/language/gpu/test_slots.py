@@ -10,7 +10,7 @@ import pytest
 
 from gape.core.errors import InputError
 from gape.language.gpu import slots as slots_module
-from gape.language.gpu.sampling import Sampling, likeliest
+from gape.language.gpu.sampling import Sampling, block_width, likeliest
 from gape.language.gpu.slots import Slots, is_plain
 from gape.language.request import Request
 from gape.language.row import Ends, Row, ends_sentence
@@ -164,12 +164,19 @@ def test_the_likeliest_of_blocks_are_the_likeliest_of_all() -> None:
         def topk(self, kept: int) -> Any:
             raise AssertionError(f"all {self.shape[1]} were searched for {kept}")
 
-    logits = torch.randn(7, 192 * 5, generator=torch.Generator().manual_seed(0))
-    logits[0, :60] += 10  # many in a few blocks
-    values, places = likeliest(OnGpu(logits), 50)
-    expected = logits.topk(50)
-    assert torch.equal(values, expected.values)
-    assert torch.equal(places, expected.indices)
+    for kept in (1, 50, 400):
+        logits = torch.randn(7, 12 * 1024, generator=torch.Generator().manual_seed(kept))
+        logits[0, : kept + 10] += 10  # many in a few blocks
+        values, places = likeliest(OnGpu(logits), kept)
+        expected = logits.topk(kept)
+        assert torch.equal(values, expected.values)
+        assert torch.equal(places, expected.indices)
+
+
+def test_blocks_are_chosen_so_that_few_values_are_searched() -> None:
+    assert [block_width(49_152, kept) for kept in (1, 50, 400)] == [192, 32, 12]
+    assert block_width(49_157, 50) == 1  # a prime number
+    assert block_width(1_000, 400) == 1
 
 
 def test_only_a_plain_model_has_slots() -> None:

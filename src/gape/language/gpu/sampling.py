@@ -1,10 +1,10 @@
 """Sampling of the next token."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 RECENT = 64  # tokens, including those of the prompt
-_BLOCKS = 192  # number of blocks into which a vocabulary is cut to find its likeliest tokens
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,24 @@ def likeliest(logits: Any, kept: int) -> tuple[Any, Any]:
     fraction of the time of searching the whole vocabulary.
     """
     rows, vocabulary = logits.shape
-    width = -(-vocabulary // _BLOCKS)
-    if not logits.is_cuda or kept * 2 > _BLOCKS or width * _BLOCKS != vocabulary:
+    width = block_width(vocabulary, kept)
+    if not logits.is_cuda or width == 1:
         top: tuple[Any, Any] = logits.topk(kept)
         return top
-    blocks = logits.view(rows, _BLOCKS, width)
+    blocks = logits.view(rows, -1, width)
     best = blocks.amax(2).topk(kept).indices  # (n, kept)
     inner = blocks.gather(1, best[:, :, None].expand(-1, -1, width)).view(rows, -1)
     values, positions = inner.topk(kept)
     return values, best.gather(1, positions // width) * width + positions % width
+
+
+@lru_cache
+def block_width(vocabulary: int, kept: int) -> int:
+    """Return the width of the blocks with which the fewest values are searched: all maxima, and the kept blocks.
+
+    It divides the vocabulary, and is 1 if blocks would save less than half.
+    """
+    widths = [width for width in range(2, vocabulary // kept + 1) if vocabulary % width == 0]
+    searched = {width: vocabulary // width + kept * width for width in widths}
+    best = min(searched, key=searched.__getitem__, default=1)
+    return best if best > 1 and 2 * searched[best] <= vocabulary else 1
