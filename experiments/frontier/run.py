@@ -73,6 +73,8 @@ TRIED = {
     "default": VARIANTS["gape"],
     "listed-start": Variant({"start": True}, writer=Listed),
     "listed-all": Variant({"start": True, "parts": True}, writer=Listed),
+    "listed-half": Variant({"share": 0.5}, writer=Listed),
+    "listed-half-start": Variant({"start": True, "share": 0.5}, writer=Listed),
     "gape": VARIANTS["without-memory"],
     "centres": Variant(rule=Centres()),
     "regions-share": tried("regions-share", remember=True),

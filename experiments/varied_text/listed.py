@@ -35,10 +35,14 @@ class Continuing(TransformersModel):
 
 @dataclass(frozen=True)
 class Listed(ResampledText):
-    """Writes new texts as the second entry of a list; with `parts` also the new parts, with `start` the start."""
+    """Writes new texts as the second entry of a list; with `parts` also the new parts, with `start` the start.
+
+    Only a share of the new texts after a sample is written that way, drawn at random.
+    """
 
     parts: bool = False
     start: bool = False
+    share: float = 1.0
 
     def random(self, count: int, rng: np.random.Generator) -> Samples:
         """Draw texts; with `start`, write another one like each."""
@@ -48,6 +52,8 @@ class Listed(ResampledText):
     def alike(self, sample: str, rng: np.random.Generator) -> Draft:
         """Ask for the entry after the sample."""
         draft = super().alike(sample, rng)
+        if self.share < 1 and rng.random() >= self.share:
+            return draft
         request = replace(draft.request, prompt=self._after(sample))
         return Draft(request, partial(_read, self.prompts, sample, request))
 
