@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.frontier.rules import Tried
 from experiments.rules import with_centres
-from experiments.varied_text.paced import Paced, PacedListed
 from experiments.varied_text.listed import Listed
+from experiments.varied_text.paced import Paced, PacedListed
 from experiments.varied_text.run import VARIANTS, Variant, main
 
 from gape.core.protocols import Selector

@@ -1,8 +1,8 @@
 """Texts whose lengths follow the votes: an operator that was tried.
 
 New texts after a sample were at least as long as a typical text of the domain. Here they are about as long as the
-sample, somewhat shorter or longer, so that votes can find the lengths of the private texts. With `lengths`, random texts
-are of different lengths from the beginning.
+sample, somewhat shorter or longer, so that votes can find the lengths of the private texts. With `lengths`, random
+texts are of different lengths from the beginning.
 """
 
 from dataclasses import dataclass, replace
