@@ -143,9 +143,9 @@ class Select:
         else:
             distinct = self.variant.distinct
             if self.variant.remembers:
-                rule = RegionalRanking(distinct=distinct)
-                return Remembering(rule if self.labels is None else PerLabel(rule, self.labels), plan.sigma)
-            rule = Gape.without_memory(plan.sigma, distinct=distinct)
+                rule = Remembering(RegionalRanking(distinct=distinct), plan.sigma)
+            else:
+                rule = Gape.without_memory(plan.sigma, distinct=distinct)
         return rule if self.labels is None else PerLabel(rule, self.labels)
 
 
