@@ -75,8 +75,8 @@ def evolve(
         )
         rule = select.among(_known(proposal, state)) if isinstance(select, InformedSelector) else select
         chosen = rule(votes, points, plan.samples, _rng(plan, t, "select"))
-        remembered = {"believed": chosen.believed, "label_votes": chosen.label_votes}
-        state = State(t, candidates[chosen.indices], votes=votes, selection=chosen, **remembered)  # S(t)
+        state = State(t, candidates[chosen.indices], votes=votes, selection=chosen)  # S(t)
+        state = replace(state, believed=chosen.believed, label_votes=chosen.label_votes)
         if proposal.authors is not None:
             judged = Judged(proposal.authors, proposal.scales, votes)
             state = replace(state, authors=proposal.authors[chosen.indices], judged=judged)
