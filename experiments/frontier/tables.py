@@ -19,6 +19,7 @@ BEFORE = Path(__file__).parents[1] / "varied_text" / "results"
 DATASETS = {"reddit": "Reddit", "pubmed": "PubMed", "yelp": "Yelp", "goemotions": "GoEmotions"}
 METHODS = {
     "default": "default",
+    "believed-shares": "default, shares of believed votes",
     "centres": "default before regions",
     "ranking": "ranking, as many votes",
     "chosen": "chosen",
