@@ -116,7 +116,9 @@ def export(
         destination.with_suffix(".card.md"): card,
         destination: data,
     }
-    _refuse_existing(destination, *written)
+    # Statement and card may be there already, from an export in another format.
+    _refuse_existing(destination, *(path for path, content in written.items() if not _is_file_of(path, content)))
+    _refuse_existing(destination, destination)
     for path, content_of_file in written.items():
         write_atomically(path, content_of_file)
     return list(written)
@@ -155,6 +157,16 @@ def _refuse_existing(destination: Path, *files: Path) -> None:
             raise InputError(f"{path} exists and nothing is overwritten; remove it or name another destination")
     if not destination.parent.is_dir():
         raise InputError(f"{destination.parent} is not a folder; make it first")
+
+
+def _is_file_of(path: Path, content: bytes) -> bool:
+    """Whether a file has this content."""
+    return (
+        path.is_file()
+        and not path.is_symlink()
+        and path.stat().st_size == len(content)
+        and path.read_bytes() == content
+    )
 
 
 def _write_folder(destination: Path, content: dict[str, bytes]) -> list[Path]:
