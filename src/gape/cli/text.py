@@ -254,8 +254,7 @@ def _print_result(console: Console, folder: SettingsFolder, result: SyntheticTex
         f"{folder.layout.internal}: what is needed to inspect or resume the run; keep it private", markup=False
     )
     name = quote(str(folder.path))
-    console.print(
-        f"`gape export {name} --format csv` writes the {what} as CSV, `gape report {name}` a report.", markup=False
-    )
+    console.print(f"`gape export {name} --format csv` writes the {what} as CSV.", markup=False)
+    console.print(f"`gape report {name}` writes an HTML report.", markup=False)
     if not result.privacy.private:
         console.print("NOT PRIVATE: do not publish it.", style="bold red")
