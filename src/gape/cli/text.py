@@ -222,7 +222,9 @@ def _topics(settings: Settings) -> str:
     embedder = make_embedder(settings) if asked_for and settings.embedder == "minilm" else None
     topics = make_prompts(settings, model, embedder).rules.get("topic", ())
     shown = ", ".join(topics[:_SHOWN_TOPICS])
-    return f"{len(topics)}: {shown}" + (", ..." if len(topics) > _SHOWN_TOPICS else "") if topics else ""
+    more = ", ..." if len(topics) > _SHOWN_TOPICS else ""
+    by = "; the model named them, and --topics sets your own" if asked_for else ""
+    return f"{len(topics)}: {shown}{more}{by}" if topics else ""
 
 
 def _ledger_remarks(settings: Settings, chosen: Plan) -> list[str]:
