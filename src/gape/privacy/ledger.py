@@ -303,9 +303,10 @@ class Ledger:
             needed, used = (spent(r, budget.delta) for r in ((*made, *kept, *added), made))
             others = f", and {len(kept)} are reserved by another run in progress" if kept else ""
             more = f"{len(added)} more releases" if len(added) > 1 else "one more release"
+            earlier = "one release has" if len(made) == 1 else f"{len(made)} releases have"
             raise BudgetError(
                 f"{more} would bring the total of the dataset to epsilon {stated(needed)}, above its budget of "
-                f"{budget.epsilon:g} at delta {budget.delta:g} ({len(made)} releases have used {stated(used)}{others}"
+                f"{budget.epsilon:g} at delta {budget.delta:g} ({earlier} used {stated(used)}{others}"
                 "); choose a smaller epsilon or fewer rounds, or raise the budget"
             )
 
