@@ -262,7 +262,7 @@ class RunFolder:
         """Write `release/`. The statement comes first: if writing stops there, it claims too little."""
         columns, layout = self._kind(samples).publish(samples), self._layout
         layout.release.mkdir(exist_ok=True)
-        if layout.words.exists() and read_bounded(layout.words) != statement.text() + "\n":
+        if layout.words.exists() and not statement.is_stored_as(read_bounded(layout.words)):
             layout.release_report.unlink(missing_ok=True)  # older than the extension, so it claims too much
         write_json(layout.statement, asdict(statement))
         write_atomically(layout.words, (statement.text() + "\n").encode())
