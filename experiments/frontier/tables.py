@@ -103,6 +103,31 @@ def _gain(pairs: Sequence[tuple[dict[str, float], dict[str, float]]], figure: st
     return f"{gain.mean:+.3f}" + (f" ± {gain.reach:.3f}" if len(pairs) > 1 else "")
 
 
+def in_brief(epsilon: float) -> list[str]:
+    """List recall, W1 and the share of texts that repeat another for docs/measured.md, as means over seeds."""
+    names = {
+        "default": "default",
+        "centres": "earlier default, without regions",
+        "ranking": "ranking, same number of votes",
+        "augpe": "AugPE",
+        "subsamplepe": "SubsamplePE",
+        "gape-paper": "the paper's GAPE",
+    }
+    rows = []
+    for method, name in names.items():
+        own = [
+            [run for run in read(RESULTS / dataset) if (run.method, run.epsilon) == (method, epsilon)]
+            for dataset in DATASETS
+        ]
+        rows.append([name, *("" if not runs else _in_brief(runs) for runs in own)])
+    return _table([f"epsilon {epsilon:g}", *DATASETS.values()], rows)
+
+
+def _in_brief(runs: Sequence[Run]) -> str:
+    recall, w1, repeat = (mean(run.figures[figure] for run in runs) for figure in ("recall", "W1", "repeat"))
+    return f"{recall:.3f}, {w1:.3f}, {repeat:.0%}".replace("0.", ".")
+
+
 def single(dataset: str, epsilon: float) -> list[str]:
     """List all rules that were tried on seed 0."""
     runs = [run for run in read(RESULTS / dataset) if run.seed == 0 and run.epsilon == epsilon]

@@ -15,6 +15,8 @@ README = Path(tables.__file__).with_name("README.md").read_text(encoding="utf-8"
 def test_the_tables_are_those_of_the_stored_runs() -> None:
     for table in tables.tables():
         assert "\n".join(table) in README
+    measured = (Path(tables.__file__).parents[2] / "docs" / "measured.md").read_text(encoding="utf-8")
+    assert all("\n".join(tables.in_brief(epsilon)) in measured for epsilon in (1.0, 4.0))
     for size in ("simulated", "simulated-small"):
         assert (tables.RESULTS / f"{size}.md").read_text().strip() in README
 
