@@ -48,7 +48,8 @@ def plan(settings: Settings) -> None:
     expected = outlook(chosen, units_of(private), describe_writer(settings), cores=cores(), embedded=embedded)
     console = output()
     _print_plan(console, settings, private, chosen, expected)
-    for remark in (*expected.remarks, *_ledger_remarks(settings, chosen)):
+    own = settings.records.remarks(settings.generator, settings.labels) if settings.own_generator else []
+    for remark in (*own, *expected.remarks, *_ledger_remarks(settings, chosen)):
         console.print(f"- {remark}", markup=False)
 
 
@@ -249,6 +250,7 @@ def _print_result(console: Console, folder: SettingsFolder, result: SyntheticTex
     console.print(f"{folder.layout.release}: synthetic.parquet and its privacy statement, to publish", markup=False)
     console.print(f"{folder.layout.internal}: everything needed to inspect or resume the run, to keep", markup=False)
     name = quote(str(folder.path))
-    console.print(f"`gape export {name} --format csv` writes the {what} in another format.", markup=False)
+    form = settings.kind.exported
+    console.print(f"`gape export {name} --format {form}` writes the {what} in another format.", markup=False)
     if not result.privacy.private:
         console.print("NOT PRIVATE: do not publish it.", style="bold red")

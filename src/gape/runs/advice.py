@@ -223,7 +223,7 @@ def _remarks(plan: Plan, units: int, votes: float, signal: float, suggested: int
         follows = "hardly follow the data" if signal < NO_SIGNAL else "follow the data, but slowly"
         remarks.append(f"That is little: selection will {follows}. Use {fewer}, fewer variations, or more epsilon.")
     elif suggested >= 2 * plan.samples:
-        remarks.append(f"The votes could tell more texts apart: up to about {suggested} samples.")
+        remarks.append(f"The votes could tell more samples apart: up to about {suggested}.")
     if plan.rounds > 1 and signal < 0.9 * LEAST_SIGNAL:
         gain = math.sqrt(plan.rounds / max(1, plan.rounds // 2))
         remarks.append(f"Half the rounds would lower the noise {gain:.2g}-fold, but recall rises with rounds.")
