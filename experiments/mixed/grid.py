@@ -59,7 +59,10 @@ def parts(run: str) -> tuple[str, float, int]:
 def work(asked: argparse.Namespace, runs: list[str], taken: Any, began: float) -> None:
     """Take runs until none is left, or until no time is."""
     plain = Settings.of({"epsilon": 1.0, "generator": asked.model, "embedder": asked.embedder})
-    model, embedder = make_model(plain, asked.out / "answers"), Cached(for_public_samples(make_embedder(plain)), 250_000)
+    model, embedder = (
+        make_model(plain, asked.out / "answers"),
+        Cached(for_public_samples(make_embedder(plain)), 250_000),
+    )
     if model is None:
         raise SystemExit("give a model that writes")
     others = Others(asked, model, embedder)

@@ -373,7 +373,7 @@ class Modality:
 
 def contents_of(samples: Samples) -> Samples:
     """Return samples without their labels."""
-    return np.asarray(samples["text"], dtype=object) if samples.dtype.names else samples
+    return samples["text"] if samples.dtype.names else samples
 
 
 def keys(samples: Samples) -> list[str] | list[bytes]:
