@@ -10,6 +10,10 @@ import pytest
 from experiments.images import cifar_table, rare
 from experiments.images.cifar_table import DIGITS, STORED, VOTES, values
 
+from gape.embedders.images.pixels import PixelEmbedder
+from gape.embedders.images.png import note_of
+from gape.metrics import mean_nearest_distance
+
 ROOT = Path(__file__).parents[2]
 LOG = "experiments/images/README.md"
 
@@ -90,11 +94,49 @@ def test_held_out_terrain_gets_nearer_in_every_round() -> None:
         assert said in " ".join((ROOT / page).read_text().split())
 
 
+def stored_rare(rule: str, column: str) -> list[str]:
+    with (STORED.parent / "rare.csv").open() as file:
+        return [row[column] for row in csv.DictReader(file) if row["rule"] == rule]
+
+
+def test_the_pages_say_which_rare_digits_are_left() -> None:
+    names = {"default": "default (2 votes per record)", "AugPE": "AugPE (ranking, one vote)"}
+    for rule in ("default", "AugPE", "ranking, equal votes", "SubsamplePE"):
+        kinds, shown = stored_rare(rule, "kinds"), stored_rare(rule, "shown")
+        assert [str(len(set(each) - {"."})) for each in shown] == kinds
+        distance = np.mean([float(each) for each in stored_rare(rule, "distance of rare digits")])
+        mean = np.mean([int(each) for each in kinds])
+        line = f"| {names.get(rule, rule)} | {', '.join(kinds)} | {mean:.1f} | {distance:.3f}".replace("| 0.", "| .")
+        assert all(line in (ROOT / page).read_text() for page in ("docs/images.md", LOG))
+    assert all(5 <= int(kinds) <= 7 for kinds in stored_rare("default", "kinds"))
+    assert set(stored_rare("ranking, equal votes", "kinds")) == {"1"}
+    assert set(stored_rare("AugPE", "kinds")) == {"1", "2"}
+    assert "(images/rare.png)" in (ROOT / "docs/images.md").read_text()
+    assert "docs/images/rare.png" in (ROOT / LOG).read_text()
+
+
+def test_the_pages_have_the_figures_of_digits() -> None:
+    digits = {"accuracy": 3, "recall": 2, "precision": 2, "W1": 3, "lineages": 0}
+    stored = STORED.with_name("digits.csv")
+    for epsilon, votes in (("1", 10), ("10", 2)):
+        names = {"default": f"default ({votes} votes per record)", "AugPE": "AugPE (ranking, one vote)"}
+        for rule in ("default", "ranking, equal votes", "AugPE", "SubsamplePE"):
+            found = [(values(epsilon, rule, name, stored), places) for name, places in digits.items()]
+            cells = [f"{mean.mean:.{places}f} ± {mean.reach:.{places}f}".replace("0.", ".") for mean, places in found]
+            line = f"| {epsilon} | {names.get(rule, rule)} | {' | '.join(cells)} |"
+            assert all(line in (ROOT / page).read_text() for page in ("docs/images.md", LOG)), line
+
+
 @pytest.mark.slow
 def test_the_default_keeps_more_kinds_than_ranking() -> None:
     private, held_out = rare.unbalanced()
     assert len(private) == 7500
     asked = argparse.Namespace(epsilon=4.0, samples=40, rounds=8)
-    kinds = {rule: rare.scored(private, held_out, rule, 0, asked)["kinds"] for rule in ("default", "AugPE")}
+    kinds = {}
+    for rule in ("default", "AugPE"):
+        samples, _ = rare.evolved(private, rule, 0, asked)
+        kinds[rule] = len({json.loads(note_of(sample))[0] for sample in samples})
+        distance = mean_nearest_distance(held_out, PixelEmbedder().embed(samples))
+        assert f"{distance:.4g}" == stored_rare(rule, "distance of rare digits")[0]
     assert kinds["default"] >= 4
     assert kinds["AugPE"] <= 3
