@@ -73,7 +73,7 @@ def test_labelled_digits_go_through_every_command(data: Path) -> None:
     assert "stopped" in output("status", run)
     resumed = " ".join(output("resume", run).split())
     assert "⠀" in resumed
-    assert "--format folder` writes the images in another format" in resumed
+    assert "--format folder` writes the images as files" in resumed
     assert "finished" in output("status", run)
 
     published = pq.read_table(Layout(run).published)
