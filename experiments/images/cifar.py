@@ -1,7 +1,7 @@
 """CIFAR-10 with half of it as a public corpus, by four rules of selection at one guarantee.
 
     python experiments/images/cifar.py pack --cifar FOLDER --out CARRIED
-    python experiments/images/cifar.py run --carried CARRIED --features FOLDER --epsilons 1,10 --seeds 3
+    python experiments/images/cifar.py run --carried CARRIED --features FOLDER --epsilons 1,10 --seeds 0,1,2
 
 25,000 images vote, 25,000 others are the public corpus, without labels. Those for testing score: FID by all 10,000 of
 them, recall and W1 by the first 2,000, and the accuracy of logistic regression on points, trained on the synthetic
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
 
@@ -43,10 +42,11 @@ from gape.runs.selector import make_selector
 from gape.runs.settings import Settings
 
 PRIVATE, PUBLIC, TESTED, COMPARED = 25_000, 25_000, 10_000, 2_000
-# Selector, and votes of each record; None: as many as suit the noise. The stored runs are of the rules with a number.
+# Selector, and votes of each record; None: as many as suit the noise.
 RULES: dict[str, tuple[str, int | None]] = {
     "one vote": ("gape", 1),
     "default": ("gape", None),
+    "ranking, equal votes": ("ranking", None),
     "AugPE": ("ranking", 1),
     "SubsamplePE": ("subsampling", 1),
     "default, 8 votes": ("gape", 8),
@@ -58,6 +58,7 @@ QUALITY, FIRST = 95, 32_000_000  # of JPEG; bytes of the weights in the first pa
 def pack(folder: Path, out: Path) -> None:
     """Write sheets of images, and the weights of Inception in 16 bits, in three parts; labels stay here."""
     import torch  # noqa: PLC0415  (heavy)
+    from PIL import Image  # noqa: PLC0415  (not needed to run)
 
     from gape.embedders.images.inception import Inception  # noqa: PLC0415  (heavy)
 
@@ -156,8 +157,9 @@ def settings_of(rule: str, epsilon: float, seed: int, records: int, asked: argpa
     }
     values |= {"samples": asked.samples, "rounds": asked.rounds, "seed": seed, "keep": rule != "SubsamplePE"}
     private = Records(np.empty(records, dtype=object), None, None, 0, "CIFAR-10")
-    values |= {"selector": selector, "votes_per_record": votes, "epsilon": epsilon}
-    return resolved(Settings.of(values), private)
+    values |= {"epsilon": epsilon}
+    votes = votes or resolved(Settings.of(values), private).votes_per_record
+    return resolved(Settings.of({**values, "selector": selector, "votes_per_record": votes}), private)
 
 
 def scored(data: Cifar, rule: str, epsilon: float, seed: int, asked: argparse.Namespace) -> dict[str, Any]:
@@ -195,19 +197,20 @@ def measured(data: Cifar, rows: Indices, labels: Any) -> dict[str, Any]:
     }
 
 
-def by_chance(data: Cifar, seeds: int, count: int) -> list[dict[str, Any]]:
+def by_chance(data: Cifar, seeds: list[int], count: int) -> list[dict[str, Any]]:
     """Score public images that are drawn at random, with their true labels."""
-    drawn = [PRIVATE + np.random.default_rng(seed).choice(PUBLIC, count, replace=False) for seed in range(seeds)]
-    return [{"seed": seed, **measured(data, rows, data.labels[rows])} for seed, rows in enumerate(drawn)]
+    drawn = {seed: PRIVATE + np.random.default_rng(seed).choice(PUBLIC, count, replace=False) for seed in seeds}
+    return [{"seed": seed, **measured(data, rows, data.labels[rows])} for seed, rows in drawn.items()]
 
 
 def run(asked: argparse.Namespace) -> None:
     """Run all rules that have no line yet, and write a line for each as soon as it is known."""
     data, path = Cifar.read(asked.carried, asked.features), asked.out / "cifar.csv"
-    write_rows(asked.out, "cifar_by_chance", by_chance(data, asked.seeds, asked.samples))
+    seeds = [int(seed) for seed in asked.seeds.split(",")]
+    write_rows(asked.out, "cifar_by_chance", by_chance(data, seeds, asked.samples))
     rows = list[dict[str, Any]](csv.DictReader(path.open())) if path.exists() else []
     known = {(float(row["epsilon"]), row["rule"], int(row["seed"])) for row in rows}
-    for seed in range(asked.seeds):
+    for seed in seeds:
         for epsilon in map(float, asked.epsilons.split(",")):
             for rule in RULES:
                 if (epsilon, rule, seed) in known:
@@ -229,7 +232,7 @@ def main() -> None:
     parser.add_argument("--carried", type=Path)
     parser.add_argument("--features", type=Path)
     parser.add_argument("--epsilons", default="1,10")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--samples", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")

@@ -1,5 +1,6 @@
 """A small convolutional network that is trained on synthetic images and tested on real ones."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,16 @@ def network_accuracy(
     images: NDArray[np.uint8], labels: NDArray[Any], tested: NDArray[np.uint8], truth: NDArray[Any], seed: int
 ) -> float:
     """Train on images, (n, h, w) or (n, h, w, 3), and return the share of the tested ones that are labelled right."""
+    return float((trained(images, labels, seed)(tested) == np.asarray(truth, dtype=np.int64)).mean())
+
+
+def trained(
+    images: NDArray[np.uint8], labels: NDArray[Any], seed: int
+) -> Callable[[NDArray[np.uint8]], NDArray[np.int64]]:
+    """Train on images, and return what labels others."""
     torch.manual_seed(seed)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    given, asked = (_as_input(pixels).to(device) for pixels in (images, tested))
+    given = _as_input(images).to(device)
     targets = torch.from_numpy(np.asarray(labels, dtype=np.int64)).to(device)
     network = _network(given.shape[1], given.shape[2]).to(device)
     steps = EPOCHS * -(-len(given) // BATCH)
@@ -30,9 +38,15 @@ def network_accuracy(
             optimiser.step()
             schedule.step()
     network.eval()
-    with torch.inference_mode():
-        predicted = torch.cat([network(asked[start : start + 1000]).argmax(1) for start in range(0, len(asked), 1000)])
-    return float((predicted.cpu().numpy() == np.asarray(truth, dtype=np.int64)).mean())
+
+    def predicted(others: NDArray[np.uint8]) -> NDArray[np.int64]:
+        asked = _as_input(others).to(device)
+        with torch.inference_mode():
+            found = [network(asked[start : start + 1000]).argmax(1) for start in range(0, len(asked), 1000)]
+        labelled: NDArray[np.int64] = torch.cat(found).cpu().numpy()
+        return labelled
+
+    return predicted
 
 
 def _as_input(pixels: NDArray[np.uint8]) -> torch.Tensor:

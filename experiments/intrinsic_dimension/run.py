@@ -45,7 +45,7 @@ def measure(out: Path, texts: list[str], asked: argparse.Namespace) -> None:
     kind, _, name = asked.generator.partition(":")
     model: LanguageModel = EmbeddedModel(fetch(SMOLLM2)) if kind == "embedded" else TransformersModel(name)
     kind, _, name = asked.embedder.partition(":")
-    embedder: Embedder = MiniLM() if kind == "minilm" else SentenceTransformer(name).for_public_texts()
+    embedder: Embedder = MiniLM() if kind == "minilm" else SentenceTransformer(name).for_public_samples()
     generator = PromptedText(model, load(asked.prompts))
     out.mkdir(parents=True, exist_ok=True)
     for place, text in enumerate(texts):

@@ -27,7 +27,7 @@ from experiments.mixed.others import DATASETS, Others
 from experiments.mixed.run import VARIANTS, Yelp
 
 from gape.embedders.cached import Cached
-from gape.embedders.privacy import for_public_texts
+from gape.embedders.privacy import for_public_samples
 from gape.runs.embedder import make_embedder
 from gape.runs.generator import make_model
 from gape.runs.settings import Settings
@@ -59,7 +59,10 @@ def parts(run: str) -> tuple[str, float, int]:
 def work(asked: argparse.Namespace, runs: list[str], taken: Any, began: float) -> None:
     """Take runs until none is left, or until no time is."""
     plain = Settings.of({"epsilon": 1.0, "generator": asked.model, "embedder": asked.embedder})
-    model, embedder = make_model(plain, asked.out / "answers"), Cached(for_public_texts(make_embedder(plain)), 250_000)
+    model, embedder = (
+        make_model(plain, asked.out / "answers"),
+        Cached(for_public_samples(make_embedder(plain)), 250_000),
+    )
     if model is None:
         raise SystemExit("give a model that writes")
     others = Others(asked, model, embedder)

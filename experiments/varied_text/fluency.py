@@ -54,7 +54,7 @@ def likelihoods(model: TransformersModel, texts: Sequence[str]) -> Floats:
 
 def rows(prompts: str, count: int, asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Write, vary and score."""
-    embedder = SentenceTransformer(asked.embedder).for_public_texts()
+    embedder = SentenceTransformer(asked.embedder).for_public_samples()
     start: Samples | None = None
     for sampling, settings in SAMPLINGS.items():
         model = TransformersModel(asked.model, **settings)

@@ -233,7 +233,7 @@ def labels_of(records: Records) -> tuple[str, ...] | None:
 
 def embedded(embedder: SentenceTransformer, records: Records, labels: tuple[str, ...] | None) -> Points:
     """Embed the records."""
-    together = embedder.for_public_texts()
+    together = embedder.for_public_samples()
     if labels is None or records.labels is None:
         return together.embed(records.texts)
     return LabelledEmbedder(together, labels).embed(labelled(records.labels, records.texts))
@@ -242,7 +242,7 @@ def embedded(embedder: SentenceTransformer, records: Records, labels: tuple[str,
 def separation_of(records: Records, asked: argparse.Namespace) -> float:
     """Compute the paper's R on private texts, as the paper does: at most 4,000 of them."""
     chosen = np.random.default_rng(0).permutation(len(records.texts))[:4000]
-    points = SentenceTransformer(asked.embedder).for_public_texts().embed(records.texts[chosen])
+    points = SentenceTransformer(asked.embedder).for_public_samples().embed(records.texts[chosen])
     return paper_separation(points, asked.samples)
 
 

@@ -46,7 +46,7 @@ def scores(setting: str, asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Write and score texts of all datasets in one setting."""
     top_k, top_p, min_p, penalty, temperature = map(float, setting.split(","))
     model = TransformersModel(asked.model, top_k=int(top_k), top_p=top_p, min_p=min_p, repeat_penalty=penalty)
-    embedder = SentenceTransformer(asked.embedder).for_public_texts()
+    embedder = SentenceTransformer(asked.embedder).for_public_samples()
     for name, file in FILES.items():
         data = DATASETS[name]
         real = read(str(asked.data / file), replace(data, label=None), asked.real + 2500).texts

@@ -89,7 +89,7 @@ def test_a_service_that_writes_and_one_that_embeds_share_their_caps(serve: Calla
     assert embedder.usage.cost == pytest.approx(60 * 50 / 1e6)
     assert 0 < writer.usage.cost < spent <= 0.01
     with pytest.raises(SpendingError, match=r"of a cost of 0\.01; raise the cap to continue") as refused:
-        embedder.for_public_texts().embed(np.tile(SOME, 10))
+        embedder.for_public_samples().embed(np.tile(SOME, 10))
     assert "60" not in str(refused.value)  # the tokens of private texts
     with pytest.raises(SpendingError):
         list(writer.complete([Request("Write.", seed=9)]))
@@ -102,7 +102,7 @@ def test_private_texts_count_for_each_process_that_sent_them_and_public_ones_onc
     first = reach(server, max_tokens_total=2000, sent=1, counted=public.append)
     first.embed(SOME)  # 60 tokens, for the second time
     assert (first.usage.prompt_tokens, first.usage.requests, public) == (120, 7, [])
-    first.for_public_texts().embed(texts("one two three"))
+    first.for_public_samples().embed(texts("one two three"))
     assert public == [3]
     server.bodies.clear()
     with pytest.raises(SpendingError):  # what was used before may be more than the cap
@@ -127,7 +127,7 @@ def test_a_private_text_is_alone_in_its_request(serve: Callable[..., FaultyServe
 
 def test_a_service_is_known_by_its_model_and_address_alone() -> None:
     first, other = (OpenAIEmbedder(model="tiny", concurrency=n, private_text_may_leave=n > 1) for n in (1, 9))
-    assert repr(first) == repr(other) == repr(first.for_public_texts())
+    assert repr(first) == repr(other) == repr(first.for_public_samples())
 
 
 def test_private_text_leaves_the_machine_only_by_consent() -> None:

@@ -5,6 +5,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -17,6 +18,8 @@ from gape.core.types import Floats, NoisyVotes, Points, Samples
 from gape.evolution.plan import Plan
 from gape.evolution.state import State
 from gape.generators.labels import LABELLED, LabelledEmbedder, LabelledGenerator, PerLabel, labelled
+from gape.modalities.arrow import samples_from_arrow, samples_to_arrow
+from gape.modalities.base import contents_of
 from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import SeededNoise
 from gape.runs.run import run
@@ -113,6 +116,35 @@ def test_a_random_start_has_every_label_alike() -> None:
     assert samples["label"].tolist() == ["rose"] * 4 + ["tulip"] * 4 + ["weed"] * 3
     assert all(word.startswith(label[0]) for label, text in samples for word in text.split())
     assert len(GENERATOR.random(0, np.random.default_rng(0))) == 0
+
+
+@dataclass(frozen=True)
+class Around:
+    """Vectors around a point."""
+
+    centre: float
+
+    def random(self, count: int, rng: np.random.Generator) -> Samples:
+        return (self.centre + 0.1 * rng.normal(size=(count, 3))).astype(np.float32)
+
+    def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
+        return (samples + scales[:, None] * rng.normal(size=samples.shape)).astype(np.float32)
+
+
+def test_vectors_have_labels_as_texts_do(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    generator = LabelledGenerator({"low": Around(-1.0), "high": Around(1.0)})
+    samples = generator.random(7, rng)
+    assert contents_of(samples).shape == (7, 3)
+    varied = generator.vary(samples, np.full(7, 0.01), rng)
+    np.testing.assert_array_equal(varied["label"], ["low"] * 4 + ["high"] * 3)
+    np.testing.assert_allclose(contents_of(varied), contents_of(samples), atol=0.1)
+    assert (contents_of(varied) != contents_of(samples)).all()
+
+    pq.write_table(pa.table({"sample": samples_to_arrow(samples)}), tmp_path / "samples.parquet")
+    again = samples_from_arrow(pq.read_table(tmp_path / "samples.parquet")["sample"])
+    assert again.dtype == samples.dtype
+    np.testing.assert_array_equal(again, samples)
 
 
 def test_variations_keep_label_and_place() -> None:

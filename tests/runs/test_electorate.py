@@ -35,7 +35,7 @@ class Padding:
     def __repr__(self) -> str:
         return "MiniLM(padding)"  # what the settings name
 
-    def for_public_texts(self) -> "Padding":
+    def for_public_samples(self) -> "Padding":
         return Padding(self._met, together=True)
 
     def embed(self, samples: Samples) -> Points:
@@ -109,7 +109,7 @@ def test_private_texts_are_embedded_one_by_one(here: Path, met: list[str], use: 
 def test_texts_that_are_embedded_together_are_noticed(here: Path, met: list[str]) -> None:
     texts = np.array(sorted(PRIVATE), dtype=object)
     other = np.where(texts == texts[3], "x" * 500, texts)
-    alone, together = Padding(met), Padding(met).for_public_texts()
+    alone, together = Padding(met), Padding(met).for_public_samples()
     assert np.array_equal(np.delete(alone.embed(texts), 3, 0), np.delete(alone.embed(other), 3, 0))
     assert met == []
     assert not np.array_equal(np.delete(together.embed(texts), 3, 0), np.delete(together.embed(other), 3, 0))

@@ -134,7 +134,7 @@ def _print(console: Console, evaluation: Evaluation) -> None:
 
 
 def _by_round(evaluation: Evaluation) -> Table:
-    heads = ("round", "texts", "recall", "mean nearest distance", "W1", "lineages", "largest")
+    heads = ("round", "samples", "recall", "mean nearest distance", "W1", "lineages", "largest")
     table = Table(*heads, title="Round by round")
     table.title_style, table.title_justify = "bold", "left"
     for turn in evaluation.rounds:

@@ -59,8 +59,7 @@ def export(
     rejected text with their prompt, for preference training with TRL, from the noisy votes alone.
     """
     chosen, destination = _destination(run, out, format)
-    for path in export_run(run, destination, chosen):
-        output().print(str(path), markup=False)
+    _name(export_run(run, destination, chosen), destination)
 
 
 @errors_in_one_line()
@@ -107,11 +106,16 @@ def expand(
         rows = expand_run(
             folder, count, lambda written: bar.update(task, completed=min(written, count)), where=where or (), **changes
         )
-    for path in export_run(folder, destination, chosen, rows):
-        output().print(str(path), markup=False)
+    _name(export_run(folder, destination, chosen, rows), destination)
     if len(rows) < count:
         terminal.print(f"The model delivered {len(rows)} of {count}.", markup=False)
     terminal.print("Written from the published data alone: no further privacy cost.", markup=False)
+
+
+def _name(written: list[Path], destination: Path) -> None:
+    """Print the files written; the folder alone if there is one, because it may have a file for each sample."""
+    for path in [destination] if destination.is_dir() else written:
+        output().print(str(path), markup=False)
 
 
 def _destination(run: Path, out: Path | None, named: Format | None) -> tuple[Format, Path]:

@@ -48,7 +48,8 @@ def plan(settings: Settings) -> None:
     expected = outlook(chosen, units_of(private), describe_writer(settings), cores=cores(), embedded=embedded)
     console = output()
     _print_plan(console, settings, private, chosen, expected)
-    for remark in (*expected.remarks, *_ledger_remarks(settings, chosen)):
+    own = settings.records.remarks(settings.generator, settings.labels) if settings.own_generator else []
+    for remark in (*own, *expected.remarks, *_ledger_remarks(settings, chosen)):
         console.print(f"- {remark}", markup=False)
 
 
@@ -256,7 +257,9 @@ def _print_result(console: Console, folder: SettingsFolder, result: SyntheticTex
         f"{folder.layout.internal}: what is needed to inspect or resume the run; keep it private", markup=False
     )
     name = quote(str(folder.path))
-    console.print(f"`gape export {name} --format csv` writes the {what} as CSV.", markup=False)
+    form = settings.kind.exported
+    how = "as CSV" if form == "csv" else "as files"
+    console.print(f"`gape export {name} --format {form}` writes the {what} {how}.", markup=False)
     console.print(f"`gape report {name}` writes an HTML report.", markup=False)
     if not result.privacy.private:
         console.print("NOT PRIVATE: do not publish it.", style="bold red")

@@ -8,7 +8,7 @@ import numpy as np
 from gape.core.errors import InputError
 from gape.core.protocols import Embedder
 from gape.core.types import Points, Samples
-from gape.embedders.privacy import for_public_texts
+from gape.embedders.privacy import for_public_samples
 
 CACHED = 50_000  # embeddings: 77 MB of MiniLM's
 
@@ -25,7 +25,7 @@ class Cached:
         """Keep up to `size` embeddings of `embedder`."""
         if size < 1:
             raise InputError(f"size must be at least 1 embedding, got {size}; the default is {CACHED}")
-        self.embedder, self.size = for_public_texts(embedder), size
+        self.embedder, self.size = for_public_samples(embedder), size
         self._rows: OrderedDict[bytes, Points] = OrderedDict()
 
     def __repr__(self) -> str:

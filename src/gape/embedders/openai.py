@@ -47,7 +47,7 @@ class OpenAIEmbedder(Endpoint):
     def __repr__(self) -> str:
         return f"OpenAIEmbedder(model={self.model!r}, base_url={self.base_url!r})"
 
-    def for_public_texts(self) -> "OpenAIEmbedder":
+    def for_public_samples(self) -> "OpenAIEmbedder":
         """Return the same service with many texts per request."""
         other = copy(self)
         other.batch, other._public = max(self.batch, _PUBLIC), True

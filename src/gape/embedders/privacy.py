@@ -19,11 +19,11 @@ def require_private_embedding(embedder: Embedder) -> None:
         )
 
 
-def for_public_texts(embedder: Embedder) -> Embedder:
-    """Return the fastest form of the embedder for texts of which none is private.
+def for_public_samples(embedder: Embedder) -> Embedder:
+    """Return the fastest form of the embedder for samples of which none is private.
 
-    An embedder whose vectors depend on the other texts in a batch, as on a GPU, embeds private texts one by one, and
-    has the method `for_public_texts`, which returns it with larger batches.
+    An embedder whose vectors depend on the other samples in a batch, as on a GPU, embeds private ones one by one, and
+    has the method `for_public_samples`, which returns it with larger batches.
     """
-    faster = getattr(embedder, "for_public_texts", None)
+    faster = getattr(embedder, "for_public_samples", None)
     return embedder if faster is None else cast(Embedder, faster())

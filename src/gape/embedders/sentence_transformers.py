@@ -62,7 +62,7 @@ class SentenceTransformer:
     def __repr__(self) -> str:
         return f"SentenceTransformer(weights={self._weights}, max_tokens={self._model.max_seq_length})"
 
-    def for_public_texts(self) -> "SentenceTransformer":
+    def for_public_samples(self) -> "SentenceTransformer":
         """Return the same model with larger batches, which are faster on a GPU."""
         other = copy(self)
         other.batch = max(self.batch, _PUBLIC)

@@ -1,14 +1,14 @@
-"""Progress of embedders that can report it: private texts are many, and each is embedded by itself."""
+"""Progress of embedders that can report it: private records are many, and each is embedded by itself."""
 
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
 from gape.core.protocols import Embedder
 
-Listener: TypeAlias = Callable[[int, int], None]  # called with the texts embedded so far and in total
+Listener: TypeAlias = Callable[[int, int], None]  # called with the samples embedded so far and in total
 
 
-def nobody(done: int, texts: int) -> None:
+def nobody(done: int, samples: int) -> None:
     """Ignore the progress."""
 
 

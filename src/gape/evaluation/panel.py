@@ -26,8 +26,10 @@ def refuse_nearest(path: str | Path, kind: Modality) -> None:
         raise PrivacyError(
             f"{path} is in the folder of a run, and the picture shows private {kind.nouns}; name another"
         )
-    if path.exists() or not path.absolute().parent.is_dir():
-        raise InputError(f"{path} exists, or its folder does not; name a new file in a folder that exists")
+    if path.exists():
+        raise InputError(f"{path} exists and nothing is overwritten; remove it or name another file")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path.parent} is not a folder; make it first")
 
 
 def show_nearest(

@@ -27,12 +27,13 @@ _SLACK = 1e-3
 
 
 def labelled(labels: Sequence[str] | Samples, texts: Sequence[str] | Samples) -> Samples:
-    """Combine labels and texts, (n,) each, into labelled samples, (n,)."""
+    """Combine labels, (n,), and texts, (n,), or vectors, (n, d), into labelled samples, (n,)."""
     if len(labels) != len(texts):
         raise InputError(
             f"each text needs one label, got {len(labels)} labels for {len(texts)} texts; give as many of both"
         )
-    samples = np.empty(len(texts), dtype=LABELLED)
+    shape = texts.shape[1:] if isinstance(texts, np.ndarray) else ()
+    samples = np.empty(len(texts), dtype=[("label", object), ("text", np.float32, shape)] if shape else LABELLED)
     samples["label"] = labels
     samples["text"] = texts
     return samples
@@ -54,11 +55,12 @@ class LabelledGenerator:
         Private shares are not known yet. A label that gets none here, because `count` is too small, will never occur.
         """
         per_label, more = divmod(count, len(self.generators))
-        parts = [np.empty(0, dtype=LABELLED)]
-        for index, (label, generator) in enumerate(self.generators.items()):
-            if size := per_label + (index < more):
-                parts.append(labelled([label] * size, generator.random(size, rng)))
-        return np.concatenate(parts)
+        parts = [
+            labelled([label] * size, generator.random(size, rng))
+            for index, (label, generator) in enumerate(self.generators.items())
+            if (size := per_label + (index < more))
+        ]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=LABELLED)
 
     def topics(self) -> Samples:
         """Return the topics of each label, label by label."""

@@ -1,14 +1,15 @@
-"""Samples as an Arrow column: texts, texts with labels, or vectors."""
+"""Samples as an Arrow column: texts or vectors, with labels or without."""
 
 import numpy as np
 import pyarrow as pa
 
 from gape.core.errors import RunError
 from gape.core.types import Samples, as_samples
+from gape.generators.labels import labelled
 
 
 def samples_to_arrow(samples: Samples) -> pa.Array:
-    """Convert texts, (m,), texts with labels, (m,) with fields, or vectors, (m, d), to one column."""
+    """Convert texts, (m,), vectors, (m, d), or either with labels, (m,) with fields, to one column."""
     if samples.dtype.names:
         fields = [samples_to_arrow(samples[name]) for name in samples.dtype.names]
         return pa.StructArray.from_arrays(fields, names=samples.dtype.names)
@@ -29,11 +30,10 @@ def samples_from_arrow(column: pa.ChunkedArray) -> Samples:
             return vectors.copy()
     elif pa.types.is_struct(kind) and not array.null_count:
         names = [kind.field(i).name for i in range(kind.num_fields)]
-        if sorted(names) == ["label", "text"] and all(pa.types.is_string(kind.field(name).type) for name in names):
-            samples = np.empty(len(array), dtype=[(name, object) for name in names])
-            for name in names:
-                samples[name] = samples_from_arrow(pa.chunked_array([array.field(name)]))
-            return samples
+        if sorted(names) == ["label", "text"] and pa.types.is_string(kind.field("label").type):
+            labels, texts = (samples_from_arrow(pa.chunked_array([array.field(name)])) for name in ("label", "text"))
+            if not texts.dtype.names:
+                return labelled(labels, texts)
     elif pa.types.is_string(kind) and not array.null_count:
         return as_samples(array.to_pylist())
     raise RunError(f"a column of type {str(kind)[:60]} does not hold texts or finite vectors; restore it from a copy")

@@ -86,6 +86,7 @@ class Modality:
     # each with the name of its class.
     own_generators: ClassVar[Mapping[str, str]] = {}
     own_embedders: ClassVar[Mapping[str, str]] = {}
+    services: ClassVar[tuple[str, ...]] = ()  # which of these generators ask a hosted model, paid for each record
     scales: ClassVar[tuple[float, ...]] = (1.0,)  # of the variations, for the modality's own generators
     # For records that are pictures: what draws them from captions, as in `Settings.painter`; what writes the captions,
     # as in `Settings.generator`; and settings whose defaults differ then.
@@ -100,6 +101,7 @@ class Modality:
     on_disk: ClassVar[bool] = False  # whether `gape embed` can read it
     per_second: ClassVar[float | None] = None  # samples that a round processes per second; None if models set the pace
 
+    exported: ClassVar[str] = "csv"  # the format of `gape export` that is suggested
     written_by: ClassVar[str] = ""  # its own generator, in words
     compared_by: ClassVar[str] = ""  # its own embedder, in words
     caution: ClassVar[str] = ""  # how a measure can mislead
@@ -214,6 +216,10 @@ class Modality:
         `model` is what `make_service` returned, with its answers stored.
         """
         return self.generator()
+
+    def remarks(self, spec: str, labels: Sequence[str] | None) -> list[str]:
+        """Return what `gape plan` should say of one of the modality's own generators, in sentences."""
+        return []
 
     def make_service(self, model: str, **reached: Any) -> LanguageModel:
         """Return a hosted model that makes records; `reached` says how a service is reached and paid."""
@@ -367,7 +373,7 @@ class Modality:
 
 def contents_of(samples: Samples) -> Samples:
     """Return samples without their labels."""
-    return np.asarray(samples["text"], dtype=object) if samples.dtype.names else samples
+    return samples["text"] if samples.dtype.names else samples
 
 
 def keys(samples: Samples) -> list[str] | list[bytes]:

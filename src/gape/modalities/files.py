@@ -45,7 +45,7 @@ def from_path(source: str | Path) -> Table:
     if not exists:
         # A path with blanks may be a private text that should have been in a list, so it is not quoted.
         named = "the path given" if len(str(source).split()) != 1 else repr(str(source))
-        raise InputError(f"{named} does not exist; check the path, or pass texts as a list")
+        raise InputError(f"{named} does not exist; check the path, or pass the records as a list")
     if path.is_dir():
         return _folder(path)
     plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path

@@ -18,6 +18,7 @@ from gape.core.protocols import Embedder
 from gape.core.types import Points, Samples
 from gape.embedders.privacy import require_private_embedding
 from gape.modalities import Columns
+from gape.modalities.base import contents_of
 from gape.report.plane import embed_samples
 from gape.runs.folder.record import RunRecord
 
@@ -83,6 +84,7 @@ def _read_content(record: RunRecord, file: str | Path | None, column: str | None
     if file is None:
         raise InputError("an internal report needs the private data, which this run does not name; add --private FILE")
     content = record.modality.read(file, Columns(column or (settings.text if settings is not None else None))).content
-    if content.shape[1:] != record.start.shape[1:]:
-        raise InputError(f"{file} must contain rows of {record.start.shape[-1]} numbers, like the samples")
+    shape = contents_of(record.start).shape[1:]
+    if content.shape[1:] != shape:
+        raise InputError(f"{file} must contain rows of {shape[-1]} numbers, like the samples")
     return content

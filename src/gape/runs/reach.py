@@ -60,10 +60,10 @@ def confined(folder: Path, stored: Settings, given: Mapping[str, Any], uses: Col
 
 
 def _by_generator(settings: Settings) -> list[str]:
-    kind, _, name = settings.generator.partition(":")
+    name = settings.generator.partition(":")[2]
     prompts = ["prompts"] if settings.prompts is not None and settings.prompts.endswith(".toml") else []
     painter = [*(["also"] if any(map(_leads_outside, settings.also or ())) else []), *_by_painter(settings)]
-    if kind in {"openai", "openai-images"}:
+    if settings.generator in settings.services:
         return ["base_url", *_key(settings), *prompts, *painter]
     outside = bool(name) if settings.own_generator else _leads_outside(settings.generator)
     return [*(["generator"] if outside else []), *prompts, *painter]

@@ -24,8 +24,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 # Settings of earlier versions that are left to Python, with the value that the default rule still has.
 RETIRED: Mapping[str, Any] = {"threshold": "auto", "signed": False}
 
-_SERVICES = ("openai:", "openai-images:")  # hosted models that write, and that draw
-
 # Consent of the data owner. A file or a folder cannot give it: each process must be told again.
 CONSENTS = frozenset({"private_text_may_leave", "exact_votes_may_leave", "corpus_may_share"})
 # May differ when a run is resumed, because they change neither the requests nor the releases.
@@ -300,12 +298,15 @@ class Settings:
     @property
     def services(self) -> tuple[str, ...]:
         """The hosted models that write or draw."""
-        return tuple(part for part in (self.generator, self.painter or "") if part.startswith(_SERVICES))
+        parts = self.generator, self.painter or ""
+        return tuple(part for part in parts if part.startswith("openai:") or part == self.draws)
 
     @property
     def draws(self) -> str | None:
-        """The hosted model that draws images, if there is one."""
-        return next((part for part in self.services if part.startswith(_SERVICES[1])), None)
+        """The hosted model of the modality that makes records, such as images, if there is one."""
+        kinds = {form.partition(":")[0] for form in self.kind.services}
+        parts = self.generator, self.painter or ""
+        return next((part for part in parts if part.partition(":")[0] in kinds), None)
 
     @property
     def own_generator(self) -> bool:

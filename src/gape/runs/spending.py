@@ -47,7 +47,8 @@ def refuse_idle_caps(settings: Settings, *, writing: bool = True) -> None:
     """Refuse caps where no service is paid, and where workers would each count for themselves."""
     embeds = settings.embedder.startswith("openai:")
     if settings.max_images is not None and not (writing and settings.draws):
-        raise InputError(f"max_images limits openai-images:MODEL, got generator {settings.generator}; leave it out")
+        limited = ", ".join(settings.kind.services) or "a service that draws"
+        raise InputError(f"max_images limits {limited}, got generator {settings.generator}; leave it out")
     for name in ("max_cost", "max_tokens_total"):
         if getattr(settings, name) is None:
             continue

@@ -31,7 +31,7 @@ def check(folder: Path, architecture: str) -> None:
     np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1, atol=1e-5)
     alone = [embedder.embed(samples[index : index + 1]) for index in range(3)]
     np.testing.assert_array_equal(points, np.concatenate(alone))
-    np.testing.assert_allclose(embedder.for_public_texts().embed(samples), points, atol=1e-4)
+    np.testing.assert_allclose(embedder.for_public_samples().embed(samples), points, atol=1e-4)
     assert np.linalg.norm(points[0] - points[1]) > 1e-4
     assert repr(TimmImages(str(folder))) == repr(embedder)
 

@@ -83,7 +83,7 @@ def test_a_private_image_changes_its_own_point_alone(name: str, request: pytest.
     samples = pictures(3)
     alone = np.concatenate([embedder.embed(samples[index : index + 1]) for index in range(3)])
     np.testing.assert_array_equal(embedder.embed(samples), alone)
-    np.testing.assert_allclose(embedder.for_public_texts().embed(samples), alone, atol=1e-4)
+    np.testing.assert_allclose(embedder.for_public_samples().embed(samples), alone, atol=1e-4)
 
 
 def test_clip_returns_unit_vectors_of_the_part_for_images(clip: ImageModel) -> None:

@@ -188,6 +188,16 @@ class TestRefusals:
         assert "has no columns, got 'who'" in refusal(tmp_path, Columns(user="who"))
         assert "without a column 'image'" in refusal(tmp_path, Columns("image"))
         assert "does not exist" in refusal(tmp_path / "none")
+        assert "the data is a single image; name the folder of the images" in refusal(next(tmp_path.rglob("*.png")))
+
+    def test_images_of_kinds_that_are_not_read_are_not_left_out_in_silence(self, tmp_path: Path) -> None:
+        write_folder(tmp_path)
+        (tmp_path / f"{CANARY}.txt").write_text("no image")
+        count = len(load_images(tmp_path))
+        (tmp_path / f"{CANARY}.WebP").write_bytes(b"")
+        assert "has .webp files, which are not read; convert them to .png, or remove them" in refusal(tmp_path)
+        (tmp_path / f"{CANARY}.WebP").unlink()
+        assert len(load_images(tmp_path)) == count
         assert "has no columns, got 'label'" in refusal(np.zeros((1, 2, 2), np.uint8), Columns(label="label"))
 
     def test_idx_files_that_are_cut_or_of_another_kind(self, tmp_path: Path) -> None:

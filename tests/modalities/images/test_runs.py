@@ -71,7 +71,9 @@ def test_labelled_digits_go_through_every_command(data: Path) -> None:
     killed_in_a_round([str(data), *ASKED, *LABELS, "--out", str(run)], run)
     assert not Layout(run).published.exists()
     assert "stopped" in output("status", run)
-    assert "⠀" in output("resume", run)
+    resumed = " ".join(output("resume", run).split())
+    assert "⠀" in resumed
+    assert "--format folder` writes the images as files" in resumed
     assert "finished" in output("status", run)
 
     published = pq.read_table(Layout(run).published)
@@ -102,7 +104,7 @@ def test_labelled_digits_go_through_every_command(data: Path) -> None:
     assert '"pictured":true' in page
     output("report", run, "--internal", "--private", data)
 
-    output("export", run, "--format", "folder", "--out", "digits")
+    assert output("export", run, "--format", "folder", "--out", "digits") == "digits\n"  # not a line for each image
     assert {path.name for path in Path("digits").iterdir()} == {"0", "7", "README.md", "privacy.json"}
     again = load_images("digits/7")
     last = read_run(run).samples(2)
@@ -149,6 +151,12 @@ def test_a_unique_image_is_in_no_file_and_in_no_message(data: Path) -> None:
     assert all(text[60:160] not in words for words in (said, *map(str, kept)))
     stored = [sample for turn in range(3) for sample in read_run("run").samples(turn)["text"]]
     assert all(is_image(sample) and as_url(sample) != text for sample in stored)
+
+
+def test_a_plan_says_that_fonts_draw_characters_only(data: Path) -> None:
+    said = "fonts draws the characters '0123456789' and nothing else"
+    assert said in " ".join(output("plan", data, *ASKED).split())
+    assert said not in " ".join(output("plan", data, *ASKED, *LABELS).split())  # each label is a character
 
 
 def test_what_does_not_suit_images_is_refused(data: Path) -> None:

@@ -34,7 +34,7 @@ class NetworkEmbedder(ABC):
     """A network that turns images into points. The images stay on this machine.
 
     Private images are embedded one by one, so that each changes no point but its own; on a GPU the computation for one
-    image is recorded and repeated. `for_public_texts` returns the same network with batches, for candidates.
+    image is recorded and repeated. `for_public_samples` returns the same network with batches, for candidates.
     """
 
     def __init__(self, side: int, mean: tuple[float, ...], deviation: tuple[float, ...]) -> None:
@@ -55,7 +55,7 @@ class NetworkEmbedder(ABC):
         points: Points = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return points
 
-    def for_public_texts(self) -> NetworkEmbedder:
+    def for_public_samples(self) -> NetworkEmbedder:
         """Return the same network, with many images per batch."""
         other = copy(self)
         other._batch = _PUBLIC

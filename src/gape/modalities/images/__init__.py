@@ -59,12 +59,14 @@ class Images(Modality):
         "clip:MODEL": "ClipImages",
         "timm:MODEL": "TimmImages",
     }
+    services = ("openai-images:MODEL",)
     painters = ("diffusers:MODEL", "openai-images:MODEL")
     captioners = tuple(form for form in Text.generators if not form.startswith("corpus"))
     captioned: ClassVar[Mapping[str, Any]] = {"generator": "embedded", "words": 20}
     scales = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
     on_disk = True
     per_second = 2_000.0  # of 28 x 28 pixels, on one core
+    exported = "folder"
     written_by = "none: characters drawn with fonts"
     compared_by = "the brightness of their pixels"
     copied = "pixel for pixel"
@@ -135,6 +137,15 @@ class Images(Modality):
             return DiffusionImages(folder, self.schema.shape, prompt)
         alone = label is not None and len(label) == 1
         return FontImages(self.schema.shape, label if alone and label else self.schema.characters, _faces(folder))
+
+    def remarks(self, spec: str, labels: Sequence[str] | None) -> list[str]:
+        """Say which characters `fonts` draws, unless each label is one of them."""
+        if spec.partition(":")[0] != "fonts" or (labels and all(len(label) == 1 for label in labels)):
+            return []
+        drawn = brief(self.schema.characters)
+        return [
+            f"fonts draws the characters {drawn} and nothing else; for other images, name public ones as corpus:FOLDER."
+        ]
 
     @property
     def domain(self) -> str:

@@ -23,6 +23,7 @@ from gape.modalities.tables import Table, missing, reading, shown
 Raw: TypeAlias = bytes | np.ndarray[Any, Any]  # an image file, or pixels
 
 _SUFFIXES = {".png", ".jpg", ".jpeg"}
+_OTHERS = {".avif", ".bmp", ".gif", ".heic", ".heif", ".jfif", ".jp2", ".jxl", ".tif", ".tiff", ".webp"}
 _METADATA = ("metadata.csv", "metadata.jsonl")
 _MOST_FILES = 10_000_000
 _MAGIC = struct.Struct(">HBB")
@@ -59,6 +60,8 @@ def open_source(source: object, columns: Columns) -> Source:
         return _folder(path, columns)
     if path is not None and "idx" in path.name:
         return _idx(path, columns)
+    if path is not None and path.is_file() and path.suffix.lower() in _SUFFIXES | _OTHERS:
+        raise InputError("the data is a single image; name the folder of the images")
     return _table(open_table(source), columns)
 
 
@@ -95,6 +98,10 @@ def _walk(path: Path, label: str | None) -> Iterator[Item]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         files = sorted(Path(parent) / name for name in names if not name.startswith("."))
         refuse_links(path, [*files, *(Path(parent) / name for name in folders)])
+        if others := {file.suffix.lower() for file in files} & _OTHERS:
+            raise InputError(
+                f"{path.name} has {min(others)} files, which are not read; convert them to .png, or remove them"
+            )
         for file in filter(_is_image, files):
             number += 1
             if number > _MOST_FILES:

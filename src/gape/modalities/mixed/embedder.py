@@ -7,7 +7,7 @@ import numpy as np
 
 from gape.core.protocols import Embedder
 from gape.core.types import Points, Samples, as_samples
-from gape.embedders.privacy import for_public_texts
+from gape.embedders.privacy import for_public_samples
 from gape.modalities.mixed.schema import MixedSchema
 from gape.modalities.rows.columns import Choices, Column
 from gape.modalities.rows.embedder import RowEmbedder
@@ -38,9 +38,9 @@ class MixedEmbedder:
         """The value of the embedder of texts: whether it works on this machine, or may send private text away."""
         return bool(getattr(self.texts, "private_text_may_leave", True))
 
-    def for_public_texts(self) -> "MixedEmbedder":
+    def for_public_samples(self) -> "MixedEmbedder":
         """Return the fastest form for rows of which none is private."""
-        return MixedEmbedder(self.schema, for_public_texts(self.texts))
+        return MixedEmbedder(self.schema, for_public_samples(self.texts))
 
     def embed(self, samples: Samples) -> Points:
         """Return one float32 row per sample: the cells, then each column of texts."""
