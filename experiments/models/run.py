@@ -29,7 +29,7 @@ from gape._support.files import read_table
 from gape.core.protocols import Embedder
 from gape.embedders.minilm import MiniLM
 from gape.embedders.sentence_transformers import SentenceTransformer
-from gape.language.request import Request
+from gape.language.request import TOP_K, TOP_P, Request
 from gape.metrics import mean_nearest_distance, recall, sinkhorn1
 from gape.modalities import load_texts
 from gape.modalities.arrow import samples_from_arrow
@@ -108,7 +108,12 @@ def continuous(file: str, out: Path, count: int = 2048, tokens: int = 100) -> No
     turns = [[{"role": "user", "content": prompt}] for prompt in prompts]
     inputs = [tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False) for turn in turns]
     settings = transformers.GenerationConfig(
-        max_new_tokens=tokens, do_sample=True, top_k=50, top_p=0.95, eos_token_id=tokenizer.eos_token_id, pad_token_id=0
+        max_new_tokens=tokens,
+        do_sample=True,
+        top_k=TOP_K,
+        top_p=TOP_P,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=0,
     )
     for attempt in range(4):  # the first of each warms up
         begin = time.perf_counter()

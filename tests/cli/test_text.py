@@ -119,6 +119,13 @@ def test_a_run_from_plan_to_export(here: Path) -> None:
     assert leaks(here, here / "reviews.csv") == []
 
 
+def test_the_plan_of_a_long_run_names_a_faster_engine(here: Path) -> None:
+    advice = "A new run with --generator openvino"
+    small = ["plan", "reviews.csv", "--text", "review", "--epsilon", "4", "--rounds", "2", "--samples", "10"]
+    assert advice not in gape(*small).stdout
+    assert advice in gape(*small, "--words", "2000", "--copies", "20").stdout
+
+
 def test_settings_from_a_file_with_flags_on_top(here: Path) -> None:
     (here / "run.toml").write_text(
         'data = "reviews.csv"\ntext = "review"\nepsilon = 2\nsamples = 5\ngenerator = "corpus:public.txt"\n'

@@ -14,6 +14,7 @@ PIECES = (
     "- ", "<|im_end|>", "<|im_", "|>", "</s>", "assistant: ", "The food was warm.", "We came back twice!", "e.g.",
     "See https://a.example/b for it.", "Mail me@home.org now.", "doi:10.1000/182", "Call 555-123-4567.", "[Your Name]",
     "I hope this helps!", "and then the", "\x00", "\u200b", "\ud800", "\u0301", "...", "?", "Dr. Who", "again ", "(",
+    "(laughs)", "[somewhere]", "How can I help?", "Share:", ":", '5"', "\u201d",
 )  # fmt: skip
 MESSY = st.lists(st.sampled_from(PIECES) | st.text(max_size=12), max_size=12).map(" ".join) | st.text(max_size=200)
 
@@ -83,6 +84,12 @@ def test_sentences_joined_by_spaces_are_the_text(text: str) -> None:
         f"{TEXT}'",
         f"Abstract: {TEXT} Abstract: {TEXT}",
         'The food was warm and the staff" were kind. We will come back.',
+        "The food was warm (laughs) and the staff were kind. (He pauses, smiling.) We will come back.",
+        f"{TEXT} How can I help you today?",
+        f"{TEXT} I'm here to help you with your meal.",
+        f"{TEXT} You are a friendly chatbot in a restaurant.",
+        f"{TEXT} I was in [somewhere nice] before.",
+        f"{TEXT} Share with Emma:",
         "The *food* was warm and the staff were kind. We will come back.",
         "The food was\x00 warm and the staff\u200b were kind. We will come back.",
     ],
@@ -104,10 +111,28 @@ def test_what_is_no_part_of_the_text_goes(written: str) -> None:
         "We went there on a Monday, as always, my mother and I,\nand sat by the window.".replace("\n", " "),
         "I asked the AI assistant of the shop. It was not of much use #fail",
         "My boss asked me to write a report by Friday. I was tasked with creating the slides.",
+        'Its 42" screen was large. The other was "fine".',
+        "How can I help my mother? You are an assistant, she says (laughs 2 times).",
+        "We had to wait for three hours, and it rained :(",
+        "What I found in the end was this:",
+        "He said [some 3 days later] that he was fine. [Others] were not.",
     ],
 )
 def test_what_belongs_to_the_text_stays(text: str) -> None:
     assert clean(text) == text
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ('"We" came and "they left.', '"We" came and they left.'),
+        ('We" came and "they" left.', 'We came and "they" left.'),
+        ("\u201cWe came. \u201cThey\u201d left.", "We came. \u201cThey\u201d left."),
+        ('She (the "boss) said "yes" to us.', 'She (the boss) said "yes" to us.'),
+    ],
+)
+def test_of_many_quotation_marks_only_the_unpaired_one_goes(written: str, expected: str) -> None:
+    assert clean(written) == expected
 
 
 def test_an_echo_of_the_prompt_goes() -> None:

@@ -16,7 +16,8 @@ from contracts.language_model import LanguageModelContract
 from gape.core.errors import InputError, ServiceError
 from gape.language.faster import in_fast_format
 from gape.language.gguf import read_layout
-from gape.language.openvino import OpenVinoModel
+from gape.language.openvino import OpenVinoModel, _Engine
+from gape.language.openvino_engine import Setup
 from gape.language.request import Completion, LanguageModel, Request
 from gape.language.weights import SMOLLM2, fetch
 
@@ -162,6 +163,33 @@ class TestProcesses:
         killed._engines[0].process.kill()
         with pytest.raises(ServiceError, match="a process of OpenVINO ended"):
             list(answers)
+        # The next call starts another process, as it does for one that ended while nobody asked.
+        hello = [Request("Hello.", max_tokens=3)]
+        (again,) = killed.complete(hello)
+        killed._engines[0].process.kill()
+        killed._engines[0].process.wait()
+        assert list(killed.complete(hello)) == [again]
+        assert len(killed._engines) == 1
+
+    def test_one_that_was_killed_while_it_loads_leaves_none_behind(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        here = OpenVinoModel(fetch(SMOLLM2), slots=1, context=64)
+        (first,) = here._engines
+        monkeypatch.setattr("gape.language.openvino.cores", lambda: 3)
+        start, others = _Engine.started, []
+
+        def started(setup: Setup) -> _Engine:
+            others.append(start(setup))
+            if len(others) == 2:
+                others[-1].process.kill()
+            return others[-1]
+
+        monkeypatch.setattr(_Engine, "started", started)
+        hello = [Request("Hello.", max_tokens=1, seed=seed) for seed in range(17)]
+        with pytest.raises(InputError, match="its process ended"):
+            list(here.complete(hello))
+        assert here._engines == [first]
+        assert [other.process.poll() is None for other in others] == [False, False]
+        assert [index for index, _ in here.complete(hello[:1])] == [0]
 
     @pytest.mark.slow
     def test_it_stops_when_interrupted_and_writes_nothing_to_the_terminal(self) -> None:

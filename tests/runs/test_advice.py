@@ -9,6 +9,7 @@ from gape.evolution.theory import cluster_limits
 from gape.runs.advice import (
     WritingFigures,
     calls_of,
+    faster_engine,
     outlook,
     samples_for,
     suggested_samples,
@@ -174,3 +175,18 @@ def test_of_users_with_several_votes_each_record_has_its_share() -> None:
 def test_a_candidate_gets_no_more_votes_than_there_are_records() -> None:
     plan = Plan(epsilon=1.0, delta=1e-5, rounds=1, samples=10, votes_per_record=10**6, votes_per_unit=10**6)
     assert outlook(plan, 250, WritingFigures()).votes_per_candidate == 250
+
+
+def test_the_default_model_has_a_faster_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = "writes about 3.5 times as fast with the same model."
+    assert faster_engine("embedded") == f"A new run with --generator openvino {writes}"
+    monkeypatch.setattr("gape.runs.advice.find_spec", lambda name: None)
+    install = "(first `pip install 'gape[openvino]'`)"
+    assert faster_engine("embedded") == f"A new run with --generator openvino {install} {writes}"
+
+
+@pytest.mark.parametrize(
+    "generator", ["openvino", "embedded:gemma-3-270m", "openai:some", "corpus:public.txt", "fonts"]
+)
+def test_others_have_none(generator: str) -> None:
+    assert faster_engine(generator) == ""

@@ -11,16 +11,37 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from gape.cli.shared import duration_in_words, notes
+from gape.runs.advice import LONG
 from gape.runs.folder.rounds import VersionWarning
 from gape.runs.progress import Progress
 
+_TO_JUDGE = 16  # answers from which the time left can be told
+
 
 @contextmanager
-def watching() -> Iterator[Callable[[Progress], None]]:
-    """Yield a function that shows progress on standard error. Version warnings are printed as separate lines."""
+def watching(faster: str = "") -> Iterator[Callable[[Progress], None]]:
+    """Yield a function that shows progress on standard error. Version warnings are printed as separate lines.
+
+    So is `faster`, once, if the run turns out to be long.
+    """
     terminal = notes()
     with _noting(terminal), _showing(terminal) as show:
-        yield show
+        yield _advising(show, terminal, faster) if faster else show
+
+
+def _advising(show: Callable[[Progress], None], terminal: Console, faster: str) -> Callable[[Progress], None]:
+    pace, told = _Pace(), False
+
+    def show_and_advise(now: Progress) -> None:
+        nonlocal told
+        show(now)
+        left = pace.left(now)
+        if not told and left is not None and now.asked >= _TO_JUDGE:
+            told = True
+            if left > LONG:
+                terminal.print(f"note: {duration_in_words(left)} left. {faster}", markup=False)
+
+    return show_and_advise
 
 
 @contextmanager
@@ -87,13 +108,25 @@ class _Pace:
         self._since: float | None = None
 
     def of(self, now: Progress) -> str:
-        if self._since is None:
-            self._since = time.monotonic() if now.asked else None
+        elapsed = self._elapsed(now)
+        if elapsed is None:
             return ""
-        elapsed = max(time.monotonic() - self._since, 1e-3)
         parts = [f"{now.written} of {now.texts} texts", f"{now.tokens / elapsed:.0f} tokens/s"]
         if now.cost:
             parts.append(f"cost {now.cost:.2f}")
-        if now.written < now.texts and now.asked > 1:
-            parts.append(f"{duration_in_words((now.texts - now.written) * elapsed / now.asked)} left")
+        if (left := self.left(now)) is not None:
+            parts.append(f"{duration_in_words(left)} left")
         return "  " + ", ".join(parts)
+
+    def left(self, now: Progress) -> float | None:
+        """Return the seconds left; None if there is nothing to judge by, or to do."""
+        elapsed = self._elapsed(now)
+        if elapsed is None or now.asked <= 1 or now.written >= now.texts:
+            return None
+        return (now.texts - now.written) * elapsed / now.asked
+
+    def _elapsed(self, now: Progress) -> float | None:
+        if self._since is None:
+            self._since = time.monotonic() if now.asked else None
+            return None
+        return max(time.monotonic() - self._since, 1e-3)

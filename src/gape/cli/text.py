@@ -18,7 +18,7 @@ from gape.cli.shared import duration_in_words, errors_in_one_line, output, print
 from gape.evolution.plan import Plan
 from gape.language.locate import KINDS
 from gape.privacy.accounting import stated
-from gape.runs.advice import Outlook, calls_of, outlook
+from gape.runs.advice import LONG, Outlook, calls_of, faster_engine, outlook
 from gape.runs.electorate import Here, open_private, refuse_shared_corpus, unit_of, units_of
 from gape.runs.embedder import make_embedder
 from gape.runs.folder.stored import SettingsFolder, ledger_of
@@ -49,7 +49,8 @@ def plan(settings: Settings) -> None:
     console = output()
     _print_plan(console, settings, private, chosen, expected)
     own = settings.records.remarks(settings.generator, settings.labels) if settings.own_generator else []
-    for remark in (*own, *expected.remarks, *_ledger_remarks(settings, chosen)):
+    faster = [faster_engine(settings.generator)] if (expected.seconds or 0) > LONG else []
+    for remark in (*own, *expected.remarks, *_ledger_remarks(settings, chosen), *filter(None, faster)):
         console.print(f"- {remark}", markup=False)
 
 
@@ -66,7 +67,7 @@ def run(
     """
     folder = SettingsFolder(out or Path("runs") / (Path(settings.data).name.partition(".")[0] or "run"))
     _fetch_models(settings)
-    with resumable(folder.path), watching() as progress:
+    with resumable(folder.path), watching(faster_engine(settings.generator)) as progress:
         result = run_in(folder, settings, progress=progress)
     _print_result(output(), folder, result)
 

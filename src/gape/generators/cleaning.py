@@ -6,13 +6,13 @@
    turns, and everything after the end of a turn.
 2. Remove an echo of the prompt; then markdown fences, headings and emphasis, short unfinished lines before other lines,
    everything up to "here is the revised version:", labels such as "Abstract:", quotation marks around the whole text,
-   and unpaired ones.
+   unpaired ones, and stage directions such as "(laughs)".
 3. Replace every run of white space by one space.
 4. Remove sentences that contain a link, an e-mail address, a DOI, a telephone number, an identifier of seven or more
    digits or a blank to be filled in ("[your name]"), because a model makes these up; that contain a character which
    could not be decoded; that address the user ("I hope this helps"), are about the model or the task ("I've been tasked
    to write a post") or repeat five words of the instructions; that have no words; or that repeat an earlier sentence.
-5. Remove the last sentence if the text was cut in the middle of it.
+5. Remove the last sentence if the text was cut in the middle of it, or if it ends in a colon.
 
 It rejects texts that are shorter or longer than requested, that refuse to answer, or that loop. The rules are for
 English and count words: they do not suit languages without spaces between words.
@@ -33,6 +33,7 @@ _ABBREVIATION = re.compile(
     re.IGNORECASE,
 )
 _FINISHED = re.compile(rf"{_END}{_CLOSERS}*$")
+_PROMISE = re.compile(r"\w:$")  # no ":)" or ":("
 _TAIL = 32  # last characters, which are enough to tell how a text ends
 
 _TURN_TOKEN = re.compile(r"<\|[^<>|]{0,40}\|>|</?s>|\[/?INST\]|<</?SYS>>|<end_of_turn>|<start_of_turn>")
@@ -58,6 +59,11 @@ _LABEL = re.compile(
     r"(?:abstract|summary|answer|response|output|text|version|review|(?:post )?title|post|paragraph|sentences?)\s*:\s+",
     re.IGNORECASE,
 )
+# "(laughs)", "(pauses, smiling)": told by models that play a part
+_ACTED = re.compile(
+    r"\s*\((?:he |she |i )?(?:laugh|chuckl|giggl|paus|sigh|smil|grinn?|wink|nodd?|shrugg?)(?:e?s|ing)\b[^()\d]{0,40}\)",
+    re.IGNORECASE,
+)
 _PAIRS = {'"': '"', "\u201c": "\u201d", "'": "'", "\u2018": "\u2019", "\u00ab": "\u00bb", "`": "`"}
 _EARLY, _LATE = re.compile("(?:^|\\s)['\u2018]"), re.compile("[.!?]['\u2019]$")
 _DOUBLE = re.compile('["\u201c\u201d]')
@@ -73,6 +79,7 @@ _MADE_UP = re.compile(
     r"|\d{7}|\b(?:NCT|PMC|PMID|ISBN|ISSN|CRD)[ :#-]*\d"
     r"|\(?\b\d{3}\)?[ .-]\d{3}[ .-]\d{4}\b|\b1-8\d\d-|\b555-\d{4}\b"  # telephones
     rf"|\[{_BLANK}\b[^\]\d]{{0,60}}\]"
+    r"|\[(?:some(?:one|body|thing|where|time)|other|similar|specific|relevant)(?: [a-z]+){0,3}\]"
     r"|</?[a-z]+(?: [a-z-]+=[^<>]*)?/?>|\{[^{}]{1,60}\}|\bX{3,}\b|_{2,}"
     r"|\ufffd",  # replaces bytes that are not a character
     re.IGNORECASE,
@@ -84,7 +91,11 @@ _TO_USER = re.compile(
     r"|is there anything else|would you like me to|i(?:'ve| have) (?:rephrased|rewritten|revised)"
     r"|i(?:'m| am|'d be| would be) (?:happy|glad|here|pleased|delighted) to (?:help|assist|provide|offer)"
     r"|(?:this|the) (?:article|paragraph|post|review|summary|text) (?:is|was|has been) (?:re)?written"
-    rf"|note that this is|here(?:'s| is) (?:an?|the|your) (?:\w+ ){{0,2}}{_ANSWER}\b)"
+    rf"|note that this is|here(?:'s| is) (?:an?|the|your) (?:\w+ ){{0,2}}{_ANSWER}\b"
+    r"|how (?:can|may) i (?:help|assist)(?: you)?(?: today)?\?$"
+    r"|(?:is there )?anything (?:else )?i can help(?: you)? with\b)"
+    r"|\bi(?:'m| am) here to (?:help|assist|guide)\b|\bi(?:'ve| have) been (?:designed|programmed) to\b"
+    r"|\byou(?:'re| are) an? (?:\w+ )?(?:chatbot|ai assistant|language model)\b"
     r"|\bSmolLM\b|\bas an ai\b|\bi(?:'m| am) (?:an?|the|your) (?:\w+ ){0,2}(?:ai|bot|language model)\b"
     r"|\b(?:in|about|than|exactly) \d+ words\b|\b\d+ ?[-\u2013] ?\d+ words\b|\bsentence structures?\b"
     r"|\b(?:your|the original) (?:abstract|sentences?)\b|\b(?:my|the) text is as follows\b"
@@ -126,9 +137,9 @@ def clean(text: str, rules: Rules | None = None) -> str | None:
 def _cleaned_once(text: str, rules: Rules) -> str:
     text = strip_turns(strip_controls(text))
     text = strip_preamble(strip_headings(strip_markdown(strip_echo(text, rules.prompt))))
-    text = strip_quotes(collapse(text))
+    text = strip_quotes(collapse(_ACTED.sub("", text)))
     text = drop_sentences(text, rules.instructions)
-    return whole_sentences(text) if rules.cut else text
+    return whole_sentences(text) if rules.cut else without_promise(text)
 
 
 def strip_controls(text: str) -> str:
@@ -191,8 +202,24 @@ def strip_quotes(text: str) -> str:
         return text[1:-1].strip()
     if _LATE.search(text) and not _EARLY.search(text):
         return text[:-1]
-    marks = _DOUBLE.findall(text)
-    return " ".join(_DOUBLE.sub("", text).split()) if len(marks) == 1 else text
+    return _paired(text) if len(_DOUBLE.findall(text)) % 2 else text
+
+
+def _paired(text: str) -> str:
+    """Remove the double quotation marks that open or close nothing, but not those of inches."""
+    opened: int | None = None
+    alone: set[int | None] = set()
+    for mark in _DOUBLE.finditer(text):
+        here = mark.start()
+        if mark[0] == "\u201c" or (mark[0] == '"' and (not here or text[here - 1] in " ([")):
+            alone.add(opened)
+            opened = here
+        elif opened is not None:
+            opened = None
+        elif not text[here - 1].isdigit():
+            alone.add(here)
+    alone.add(opened)
+    return " ".join("".join(c for place, c in enumerate(text) if place not in alone).split())
 
 
 def collapse(text: str) -> str:
@@ -258,6 +285,12 @@ def whole_sentences(text: str) -> str:
     """Remove an unfinished last sentence, even if that leaves nothing."""
     parts = sentences(text)
     return " ".join(parts if not parts or is_finished(parts[-1]) else parts[:-1])
+
+
+def without_promise(text: str) -> str:
+    """Remove a last sentence such as "Share with Emma:", after which nothing follows, unless it is the only one."""
+    parts = sentences(text) if _PROMISE.search(text[-_TAIL:]) else []
+    return " ".join(parts[:-1]) or text
 
 
 def refuses(text: str) -> bool:

@@ -113,11 +113,16 @@ class OpenVinoModel:
                     engine.cancel()
 
     def _load(self, count: int) -> "list[_Engine]":
-        """Return `count` engines, loading those that are missing side by side."""
+        """Return `count` engines that run, loading those that are missing side by side."""
+        self._engines[:] = [engine for engine in self._engines if engine.process.poll() is None]
         new = [_Engine.started(self._setup) for _ in range(len(self._engines), count)]
+        try:
+            for engine in new:
+                engine.wait_until_loaded(self._setup.file)
+        except BaseException:
+            _end(new)
+            raise
         self._engines += new
-        for engine in new:
-            engine.wait_until_loaded(self._setup.file)
         return self._engines[:count]
 
 
@@ -168,7 +173,7 @@ class _Engine:
         try:
             answer: tuple[int, Completion | None] = self.connection.recv()
         except (EOFError, OSError) as error:
-            self.busy = 0
+            self.give_up()
             raise ServiceError(
                 "a process of OpenVINO ended, perhaps because memory was short; resume the run, on fewer cores if it "
                 "happens again"
@@ -179,11 +184,19 @@ class _Engine:
     def cancel(self) -> None:
         """Give up the answers in progress."""
         if self.busy:
-            with suppress(EOFError, OSError):
+            try:
                 self.connection.send(None)
                 while self.connection.recv() is not None:
                     pass
+            except (EOFError, OSError):
+                self.give_up()
         self.busy = 0
+
+    def give_up(self) -> None:
+        """End a process that no longer answers, so that the next call starts another in its place."""
+        self.busy = 0
+        self.process.kill()
+        self.process.wait()
 
 
 def _end(engines: list[_Engine]) -> None:
