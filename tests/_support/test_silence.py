@@ -112,36 +112,32 @@ def test_the_guard_sees_telemetry_that_nobody_turned_off(here: Path) -> None:
 
 
 RUN = ("run", "reviews.csv", "--text", "review", "--epsilon", 4, "--rounds", 1, "--out", "run")
+FEW = ("--samples", 3, "--copies", 1, "--scales", "0.5", "--words", 20)
 
 
 @pytest.mark.parametrize(
     "made",
     [
         ("--generator", f"hf:{FOLDER}", "--prompts", "generic"),
-        ("--generator", "embedded", "--prompts", "yelp"),
         pytest.param(("--generator", "openvino", "--prompts", "yelp"), marks=pytest.mark.slow),
     ],
-    ids=["hf", "embedded", "openvino"],
+    ids=["hf", "openvino"],
 )
 def test_a_local_model_talks_to_nobody(here: Path, made: tuple[object, ...]) -> None:
-    gape(here, (*RUN, *made, "--samples", 3, "--copies", 1, "--scales", "0.5"))
+    gape(here, (*RUN, *made, *FEW))
     assert left_behind(here) == []
 
 
-def test_a_run_and_all_that_reads_it_talk_to_nobody(here: Path) -> None:
+def test_a_run_all_that_reads_it_and_the_demo_in_the_plane_talk_to_nobody(here: Path) -> None:
     gape(
         here,
-        (*RUN, "--generator", "corpus:public.txt", "--samples", 5),
+        (*RUN, "--generator", "embedded", "--prompts", "yelp", *FEW),
         ("evaluate", "run", "--private", "reviews.csv", "--text", "review"),
         ("report", "run"),
         ("export", "run", "--format", "csv", "--out", "out.csv"),
+        ("demo", "--clusters", "--out", "demo"),
     )
     assert (here / "out.csv").exists()
-    assert left_behind(here) == []
-
-
-def test_the_demo_in_the_plane_talks_to_nobody(here: Path) -> None:
-    gape(here, ("demo", "--clusters", "--out", "demo"))
     assert left_behind(here) == []
 
 

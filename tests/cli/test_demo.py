@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from figures import is_a_drawing
-from gape.cli.demos import clusters
+from gape.cli.demos import clusters, digits
 from gape.cli.demos.digits import run_digits
 from gape.cli.demos.questions import run_questions
 from gape.core.errors import InputError, RunError
@@ -123,7 +123,9 @@ def test_the_questions_come_nearer_to_the_data_by_the_embedded_model(tmp_path: P
     assert again.result.texts == made.result.texts
 
 
-def test_synthetic_digits_get_closer_and_teach_a_classifier(tmp_path: Path) -> None:
+def test_synthetic_digits_get_closer_and_teach_a_classifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train, (images, labels) = digits.read_mnist()
+    monkeypatch.setattr(digits, "read_mnist", lambda: (train, (images[:3_000], labels[:3_000])))
     made = run_digits(tmp_path / "demo", private=1500)
     assert made.result.privacy.private
     assert made.gaps[-1] < made.gaps[0]

@@ -82,8 +82,8 @@ class TestBeyondWorstCase:
 
     def test_a_run_approaches_the_data(self) -> None:
         rng = np.random.default_rng(0)
-        private = np.clip(0.5 + 0.02 * rng.standard_normal((600, 2)), 0, 1).astype(np.float32)
-        preset = worst_case(600, 8.0, 1e-5, rounds=3, doubling_dimension=2, **GAUSSIAN, **UNCOVERED)
+        private = np.clip(0.5 + 0.02 * rng.standard_normal((400, 2)), 0, 1).astype(np.float32)
+        preset = worst_case(400, 8.0, 1e-5, rounds=3, doubling_dimension=2, **GAUSSIAN, **UNCOVERED)
         generator = GaussianGenerator.isotropic(StartFromBox((0.0, 0.0), (0.7, 0.7)), 2)
         states = run(preset, private, generator)
         w1 = [transport(private, state.synthetic) for state in states]

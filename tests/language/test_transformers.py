@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import made_gguf
 from contracts.language_model import LanguageModelContract
@@ -151,6 +150,8 @@ class TestChat:
     def test_a_text_of_a_gguf_file_starts_with_its_first_token(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415  (heavy)
+
         request = Request("Once upon a time", "there was a", max_tokens=8, temperature=0.0)
         expected, file = answers(request), made_gguf.make(tmp_path / "small.gguf")
         load_words, load_model = AutoTokenizer.from_pretrained, AutoModelForCausalLM.from_pretrained

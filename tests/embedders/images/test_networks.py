@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers  # whose names load what they need when they are used
 from safetensors.torch import load_file, save_file
-from transformers import CLIPConfig, CLIPModel, CLIPVisionModelWithProjection, ViTConfig, ViTForImageClassification
 
 from gape.core.errors import InputError
 from gape.core.types import Samples
@@ -40,8 +40,8 @@ def small_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clip")
     torch.manual_seed(0)
     parts = {"text_config": {**SMALL, "vocab_size": 99}, "vision_config": {**SMALL, **SEEN, "projection_dim": 12}}
-    config = CLIPConfig(**parts, projection_dim=12)
-    CLIPModel(config).save_pretrained(folder)
+    config = transformers.CLIPConfig(**parts, projection_dim=12)
+    transformers.CLIPModel(config).save_pretrained(folder)
     return described(folder, "CLIPImageProcessor")
 
 
@@ -60,7 +60,7 @@ def small_vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A classifier, whose files have no pooling."""
     folder = tmp_path_factory.mktemp("vit")
     torch.manual_seed(0)
-    ViTForImageClassification(ViTConfig(**SMALL, **SEEN)).save_pretrained(folder)
+    transformers.ViTForImageClassification(transformers.ViTConfig(**SMALL, **SEEN)).save_pretrained(folder)
     return described(folder, "ViTImageProcessor")
 
 
@@ -107,7 +107,7 @@ def test_clip_by_name_returns_the_projection_that_it_shares_with_texts(projected
     assert repr(projected).startswith("ClipImages('")
     pixels = torch.from_numpy(np.stack([decode(sample) for sample in pictures(3)])).permute(0, 3, 1, 2) / 255
     sized = torch.nn.functional.interpolate(pixels, (24, 24), mode="bilinear")
-    network = CLIPVisionModelWithProjection.from_pretrained(small_clip)
+    network = transformers.CLIPVisionModelWithProjection.from_pretrained(small_clip)
     with torch.inference_mode():
         expected = network((sized - 0.5) / 0.25).image_embeds
     np.testing.assert_allclose(points, torch.nn.functional.normalize(expected).numpy(), atol=1e-5)

@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
-import diffusers
-import torch
-from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
-
 
 def write_pipeline(folder: Path) -> str:
     """Write the model into a folder, and return the path of it."""
+    import diffusers  # noqa: PLC0415  (heavy, as the others are)
+    import torch  # noqa: PLC0415
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer  # noqa: PLC0415
+
     torch.manual_seed(0)
     letters = [chr(code) for code in range(97, 123)]
     words = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{letter}</w>" for letter in letters)]

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -345,8 +346,13 @@ def _versions_now() -> dict[str, str]:
     versions = {"gape": __version__}
     for name in (*_DECISIVE, *(name for name in _WHERE_LOADED if name in sys.modules)):
         with suppress(PackageNotFoundError):
-            versions[name] = version(name)
+            versions[name] = _installed(name)
     return versions
+
+
+@cache  # because a package's description is long, and stays the same while it is loaded
+def _installed(name: str) -> str:
+    return version(name)
 
 
 def _versions_in(settings: dict[str, Any]) -> list[Versions]:
