@@ -19,8 +19,9 @@ from gape.language.stored import Stored, stored_tokens
 from gape.modalities import Records, load_texts
 from gape.privacy.accounting import noise_scale
 from gape.runs.electorate import TextElectorate, make_electorate, unit_of, units_of
-from gape.runs.embedder import candidate_embedder, make_embedder
+from gape.runs.embedder import make_embedder
 from gape.runs.generator import OPTIONAL, Listener, make_generator, make_model, make_prompts, remembering
+from gape.runs.labels import candidate_embedder
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.selector import keeps_distinct, make_selector
 from gape.runs.settings import Settings
@@ -268,7 +269,10 @@ class TestWriters:
         assert isinstance(generator, LabelledGenerator)
         assert len(generator.random(4, np.random.default_rng(0))) == 4
         asked = [request.prompt for request in model.calls]
-        assert [any(f"\nstars: {label}\n" in prompt for prompt in asked) for label in ("low", "high")] == [True, True]
+        assert [any(prompt.endswith(f"\nstars: {label}") for prompt in asked) for label in ("low", "high")] == [
+            True,
+            True,
+        ]
 
     def test_a_domain_gets_topics_of_its_own_unless_they_are_given(self) -> None:
         lines = "\n".join(f"{i}. garden tool {'abcdefghijklmnop'[i]}" for i in range(16))
