@@ -13,6 +13,7 @@ import pytest
 import gape
 from gape.core.errors import InputError
 from gape.core.types import Counts, Points, Samples, as_samples
+from gape.distributed.cluster import TextShard
 from gape.generators.labels import LABELLED, LabelledEmbedder, LabelledGenerator, PerLabel, labelled
 from gape.generators.resampled import ResampledText
 from gape.language.scripted import ScriptedModel
@@ -22,6 +23,7 @@ from gape.privacy.ledger import Ledger
 from gape.runs.electorate import make_electorate
 from gape.runs.folder.record import read_run
 from gape.runs.generator import make_generator, make_prompts
+from gape.runs.labels import embed_private, known_labels
 from gape.runs.resolve import resolved
 from gape.runs.settings import Settings
 from gape.selection.ranking import Ranking
@@ -296,6 +298,19 @@ def test_texts_with_labels_and_rows_with_them_are_made_by_the_same_parts(schema:
     assert all(isinstance(own, ResampledText) for own in texts.generators.values())
     texts.random(3, np.random.default_rng(0))
     assert [any(call.prompt.endswith(f"\nstars: {star}") for call in model.calls) for star in STARS] == [True] * 3
+
+
+def test_a_worker_embeds_rows_as_the_one_process_does(schema: Path) -> None:
+    path = schema.with_name("rows.jsonl")
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows(12)))
+    kind = Mixed(schema)
+    shard = TextShard(str(path), lambda: kind.compared(Letters()), label="stars", labels=STARS, modality=kind)
+    private = kind.read(str(path), Columns(label="stars"))
+    chosen = settings(schema, labels=STARS)
+    points = embed_private(chosen, kind.compared(Letters()), private.content, private.labels)
+    assert np.array_equal(shard.read().points, points)
+    assert settings(schema, engine="ray").labels is None  # the workers get the choices of the schema
+    assert known_labels(settings(schema, engine="ray")) == STARS
 
 
 def refusal(schema: Path, **values: Any) -> str:
