@@ -76,9 +76,17 @@ class Settings:
         "Data",
         "TOML file that describes the records: for rows, the values of each column. `gape schema` drafts one.",
     )
-    label: str | None = _setting(None, "Data", "Column with a label, which is synthesised with each text.")
+    label: str | None = _setting(
+        None,
+        "Data",
+        "Strict column: records vote only for samples with their own value. It is synthesised with each text or image; "
+        "with a schema of rows with texts, it is one of the columns of choices.",
+    )
     labels: tuple[str, ...] | None = _setting(
-        None, "Data", "All possible labels, separated by commas. They are public and not read from the data."
+        None,
+        "Data",
+        "All possible labels, separated by commas. They are public and not read from the data. With a schema that has "
+        "the column, they are its choices.",
     )
     labels_are_public: bool = _setting(
         default=False, group="Data", text="Read the possible labels from the data, because they are public."
