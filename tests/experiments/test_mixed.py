@@ -62,7 +62,7 @@ DOCS = (Path(tables.__file__).parents[2] / "docs" / "records.md").read_text(enco
 
 def test_the_tables_are_those_of_the_stored_runs() -> None:
     made = tables.tables()
-    assert len(made) == 5
+    assert len(made) == 6
     for table in made:
         assert "\n".join(table) in README
 
@@ -85,6 +85,18 @@ def test_the_page_on_rows_has_the_means_of_the_stored_runs() -> None:
         f"accuracy of {accuracy[0]} and\n{accuracy[1]} and a balanced accuracy of {balanced[0]} and {balanced[1]}"
         in DOCS
     )
+
+
+def test_the_page_on_rows_has_the_figures_of_strict_stars() -> None:
+    lines = tables.read("yelp-30.jsonl")
+    strict, labels = (tables.chosen(lines, "published", variant=name) for name in ("stars-strict", "labels"))
+    told = [
+        f"{tables.figure(some, 'stars accuracy').split()[0]} and{gap}{tables.figure(some, 'stars balanced').split()[0]}"
+        for some, gap in ((strict, " "), (labels, " "), (tables.chosen(lines, "real"), "\n"))
+    ]
+    assert f"words for them reach {told[0]}, labels without words {told[1]}, and 30 real reviews {told[2]}" in DOCS
+    assert labels[0]["stars distance"] - strict[0]["stars distance"] < 0.01
+    assert f"{strict[0]['stars balanced'] - labels[0]['stars balanced']:.3f}".removeprefix("0") in README
 
 
 def test_a_run_on_a_cpu_took_ten_minutes() -> None:

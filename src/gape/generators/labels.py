@@ -174,7 +174,7 @@ class LabelledEmbedder:
         return np.concatenate([points.astype(np.float32, copy=False), marks], axis=1)
 
 
-def embedded(
+def embed_with_labels(
     embedder: Embedder,
     content: Samples,
     labels: Sequence[str] | Samples | None,

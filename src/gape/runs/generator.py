@@ -159,11 +159,11 @@ def make_generator(
     """
     if settings.survey and settings.kind.owns(settings.generator):
         return settings.records.survey_generator()
-    tellings = (Prompts.telling, told_in_requests) if recorded and settings.labels else (Prompts.telling,)
-    made = [_with_labels(settings, model, prompts, embedder, telling) for telling in tellings]
-    if settings.survey:
-        made = [_surveyed(settings, generator, embedder) for generator in made]
-    return next((generator for generator in made if describe(generator) == recorded), made[0])
+    generator = _with_labels(settings, model, prompts, embedder, Prompts.telling)
+    if settings.labels and writes(settings) and recorded not in {None, describe(generator)}:
+        earlier = _with_labels(settings, model, prompts, embedder, told_in_requests)
+        generator = earlier if recorded == describe(earlier) else generator
+    return generator
 
 
 def _with_labels(
@@ -174,29 +174,29 @@ def _with_labels(
     telling: Callable[[Prompts, Mapping[str, str]], Prompts],
 ) -> Generator:
     records, drawing = settings.records, settings.own_generator
-    public = () if model is not None or embedder is None or drawing else public_texts(settings)
+    corpus = None if model is not None or embedder is None or drawing else CorpusText(public_texts(settings), embedder)
     painter = None if settings.painter is None else records.make_generator(settings.painter, model=model)
 
     def made(records: Modality, prompts: Prompts, label: str | None = None) -> Generator:
         if drawing:
             return records.make_generator(settings.generator, label=label, model=model)
-        if public and embedder is not None:
-            return CorpusText(_PublicTexts(records.of_label(public)), embedder)
+        if corpus is not None:
+            own = records.of_label(corpus.texts)
+            return corpus if len(own) == len(corpus.texts) else replace(corpus, texts=_PublicTexts(own))
         known = cast(LanguageModel, model)
         way = ResampledText if settings.variation == "resample" else PromptedText
         return records.written(
             way(known, prompts, temperature=settings.temperature, distinct=settings.distinct), painter
         )
 
+    generator: Generator
     if settings.labels is None or (column := settings.label) is None:
-        return made(records, prompts)
-    return LabelledGenerator(
-        {
-            label: made(records.having(column, label), telling(prompts, {column: label}), label)
-            for label in settings.labels
-        },
-        column,
-    )
+        generator = made(records, prompts)
+    else:
+        told = {label: telling(prompts, {column: label}) for label in settings.labels}
+        parts = {label: made(records.having(column, label), own, label) for label, own in told.items()}
+        generator = LabelledGenerator(parts, column)
+    return generator if not settings.survey else _surveyed(settings, generator, embedder)
 
 
 def told_in_requests(prompts: Prompts, cells: Mapping[str, str]) -> Prompts:

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from gape.core.errors import InputError
 from gape.core.protocols import Embedder, Selector
 from gape.core.types import Points, Samples
-from gape.generators.labels import LabelledEmbedder, PerLabel, embedded
+from gape.generators.labels import LabelledEmbedder, PerLabel, embed_with_labels
 from gape.runs.settings import Settings
 
 Names: TypeAlias = Sequence[str] | Samples
@@ -31,7 +31,7 @@ def candidate_embedder(settings: Settings, embedder: Embedder) -> Embedder:
 
 def embed_private(settings: Settings, embedder: Embedder, content: Samples, labels: Names | None) -> Points:
     """Embed private records as they vote, with their labels if there are any."""
-    return embedded(embedder, content, labels, settings.labels, settings.records.longest)
+    return embed_with_labels(embedder, content, labels, settings.labels, settings.records.longest)
 
 
 def per_label(settings: Settings, rule: Selector) -> Selector:

@@ -216,6 +216,11 @@ def test_a_corpus_without_the_column_is_offered_under_each_value(schema: Path) -
     assert stars_of(start) == ["1"] * 30 + ["2"] * 30 + ["3"] * 30
     texts = [sorted(row["review"] for row in cells(start[start["label"] == label])) for label in STARS]
     assert texts[0] == texts[1] == texts[2]
+    plain = Settings.of({"label": "stars", "labels": STARS, "epsilon": 1.0, "generator": public})
+    plain = plain.with_values(corpus_text="review")
+    whole = make_generator(plain, None, make_prompts(plain, None), Letters())
+    assert isinstance(whole, LabelledGenerator)
+    assert len({id(own) for own in whole.generators.values()}) == 1  # a corpus of texts is embedded once
     assert len(set(texts[0])) == 30
     made = gape.synthesize(rows(), schema=str(schema), label="stars", generator=public, epsilon=8, samples=6, rounds=1)
     assert list(made.rows()[0]) == ["stars", "price", "review"]
@@ -327,6 +332,8 @@ def test_columns_that_cannot_be_strict_are_refused(schema: Path) -> None:
     other = "the labels are the choices of 'stars' in the schema; leave out any others"
     assert other in refusal(schema, label="stars", labels=["1", "2"])
     assert other in refusal(schema, label="stars", labels_are_public=True)
+    with pytest.raises(InputError, match="'9' is a value that is none of its 3 choices for column 'stars'"):
+        Mixed(schema).having("stars", "9")
     schema.write_text(SCHEMA.replace("weight = 40", "missing = true"))
     assert "column 'stars' may be empty, and a label never is; set missing = false there" in refusal(
         schema, label="stars"

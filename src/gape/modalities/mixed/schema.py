@@ -121,7 +121,10 @@ class MixedSchema:
         column = None if self.cells is None else self.cells.columns.get(name)
         if column is None:
             raise InputError(f"{name!r} is not a column without texts; name one of them")
-        return column.cell(column.code(value))
+        try:
+            return column.cell(column.code(value))
+        except ValueError as error:
+            raise InputError(f"{brief(value)} is {error} for column {brief(name)}; use a value of the schema") from None
 
     def without(self, name: str) -> "MixedSchema":
         """Return the schema of all columns but one that holds no texts."""
@@ -130,10 +133,7 @@ class MixedSchema:
             self,
             names=tuple(other for other in self.names if other != name),
             cells=None if self.cells is None or alone else self.cells.without(name),
-            texts={
-                own: text if text.agrees is None else replace(text, agrees=tuple(set(text.agrees) - {name}))
-                for own, text in self.texts.items()
-            },
+            texts={own: text.without(name) for own, text in self.texts.items()},
             telling={other: telling for other, telling in self.telling.items() if other != name},
         )
 
