@@ -77,9 +77,7 @@ class Settings:
         "TOML file that describes the records: for rows, the values of each column. `gape schema` drafts one.",
     )
     label: str | None = _setting(
-        None,
-        "Data",
-        "Column of labels: records vote only for samples with their own. With a schema, a column of choices.",
+        None, "Data", "Strict column of labels or choices: records vote only for samples with their own value."
     )
     labels: tuple[str, ...] | None = _setting(
         None, "Data", "All possible labels, separated by commas. They are public and not read from the data."
