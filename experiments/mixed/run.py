@@ -26,17 +26,16 @@ from gape.core.types import Points, Samples, as_samples
 from gape.embedders.cached import Cached
 from gape.evolution.evolve import evolve
 from gape.evolution.last_pass import LastPass
-from gape.generators.labels import LabelledEmbedder, labelled
 from gape.language.request import LanguageModel
 from gape.metrics import classify, wasserstein1
 from gape.metrics.text import total_variation
-from gape.modalities import Columns
+from gape.modalities import Columns, contents_of
 from gape.modalities.mixed.generator import MixedGenerator
 from gape.privacy.ledger import Account, Budget, Ledger
 from gape.privacy.noise import SeededNoise
 from gape.runs.electorate import TextElectorate
-from gape.runs.embedder import candidate_embedder
 from gape.runs.generator import make_generator, make_prompts
+from gape.runs.labels import candidate_embedder, embed_private
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.selector import make_selector
 from gape.runs.settings import Settings
@@ -54,11 +53,15 @@ class Variant:
     weight: float = 1.0  # of the text
     category: bool = True  # whether the schema has it
     labels: bool = False  # texts with the stars as labels, instead of rows
+    strict: bool = False  # rows whose stars are strict
 
 
 VARIANTS = {
     "records": Variant(),
     "labels": Variant(labels=True),
+    "strict": Variant(strict=True),
+    "stars-strict": Variant(category=False, strict=True),
+    "stars-strict-untold": Variant(category=False, told=False, strict=True),
     "untold": Variant(told=False),
     "stars": Variant(category=False),
     "stars-untold": Variant(category=False, told=False),
@@ -96,10 +99,10 @@ class Reviews:
 
     @classmethod
     def of(cls, samples: Samples) -> "Reviews":
-        """Return the reviews of samples."""
-        if samples.dtype.names:
+        """Return the reviews of samples: texts with labels, or rows."""
+        if samples.dtype.names and not samples["text"][0].startswith('{"stars": '):
             return cls(samples["text"].tolist(), samples["label"].tolist(), None)
-        rows = [json.loads(line) for line in samples]
+        rows = [json.loads(line) for line in contents_of(samples)]
         categories = [row["category"] for row in rows] if "category" in rows[0] else None
         return cls([row["review"] for row in rows], [str(row["stars"]) for row in rows], categories)
 
@@ -173,7 +176,8 @@ def settings_of(variant: Variant, asked: argparse.Namespace, epsilon: float, see
     if variant.labels:
         columns = {"text": "review", "label": "stars", "labels": ("1", "2", "3", "4", "5")}
         return Settings.of({**common, **columns, "domain": "customer reviews of local businesses", "words": 60})
-    return Settings.of({**common, "schema": str(schema_of(variant, asked.out))})
+    strict = {"label": "stars"} if variant.strict else {}
+    return Settings.of({**common, **strict, "schema": str(schema_of(variant, asked.out))})
 
 
 def states(
@@ -193,11 +197,8 @@ def states(
     generator = make_generator(settings, model, make_prompts(settings, model, cached), cached)
     if isinstance(generator, MixedGenerator):
         generator = replace(generator, **variant.changes)
-    content = (
-        records.content if records.labels is None or not variant.labels else labelled(records.labels, records.content)
-    )
-    marked = LabelledEmbedder(cached.embedder, settings.labels) if settings.labels else cached.embedder
-    electorate = TextElectorate(records, marked.embed(content), plan.votes_per_unit, plan.votes_per_record)
+    points = embed_private(settings, cached.embedder, records.content, records.labels)
+    electorate = TextElectorate(records, points, plan.votes_per_unit, plan.votes_per_record)
     select = make_selector(settings, plan)
     with closing(Ledger(":memory:", Budget(math.inf, plan.delta, plan.neighbours))) as ledger:
         account, synthetic = Account(ledger, "run"), None
@@ -249,6 +250,6 @@ class Yelp:
                 "seed": seed,
                 **self.judge(Reviews.of(samples)),
             }
-        if samples is not None and not samples.dtype.names:
+        if samples is not None and not variant.labels:
             path = self.asked.out / f"{name.replace('/', '-')}-{epsilon:g}-{seed}.jsonl"
-            path.write_text("\n".join(samples.tolist()) + "\n", encoding="utf-8")
+            path.write_text("\n".join(contents_of(samples)) + "\n", encoding="utf-8")

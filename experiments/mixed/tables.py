@@ -104,9 +104,12 @@ def yelp() -> list[str]:
     rows.append(("guessing the commonest", chosen(lines, "guessing")))
     for variant, name in (
         ("records", "**records**"),
+        ("strict", "strict stars"),
         ("untold", "untold"),
         ("stars", "stars alone"),
         ("stars-untold", "stars alone, untold"),
+        ("stars-strict", "stars alone, strict"),
+        ("stars-strict-untold", "stars alone, strict, untold"),
         ("labels", "labels"),
     ):
         rows.append((f"start of {name.strip('*')}", chosen(lines, "start", variant=variant, epsilon=4.0)))
@@ -133,6 +136,15 @@ def cpu() -> list[str]:
     return table(REVIEWS, [*rows, ("50 real reviews", chosen(read("yelp-50.jsonl"), "real"))])
 
 
+def strict() -> list[str]:
+    """Tabulate the runs of 30 records with the stars alone, strict or not, beside labels."""
+    lines, rows = read("yelp-30.jsonl"), list[tuple[str, list[Line]]]()
+    for variant, name in (("stars-strict", "stars, strict"), ("stars", "stars"), ("labels", "labels")):
+        rows.append((f"start of {name}", chosen(lines, "start", variant=variant)))
+        rows.append((name, chosen(lines, "published", variant=variant)))
+    return table(REVIEWS, [*rows, ("30 real reviews", chosen(lines, "real"))])
+
+
 def others(name: str) -> list[str]:
     """Tabulate the runs on another dataset."""
     lines = [line for line in (*read("guessing.jsonl"), *read("grid.jsonl")) if line.get("dataset") == name]
@@ -143,7 +155,8 @@ def others(name: str) -> list[str]:
 
 def tables() -> list[list[str]]:
     """Return all tables that have rows to compare."""
-    return [rows for rows in (yelp(), weights(), cpu(), *(others(name) for name in OTHERS)) if len(rows) > _COMPARED]
+    made = (yelp(), weights(), cpu(), strict(), *(others(name) for name in OTHERS))
+    return [rows for rows in made if len(rows) > _COMPARED]
 
 
 if __name__ == "__main__":

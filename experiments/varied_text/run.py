@@ -39,7 +39,7 @@ from gape.generators.topic_survey import TopicSurvey, times_for
 from gape.language.request import LanguageModel
 from gape.modalities import Records, load_texts
 from gape.runs.advice import usual_delta
-from gape.runs.generator import about_label
+from gape.runs.generator import told_in_requests
 from gape.runs.resolve import VARIATIONS
 from gape.runs.selector import threshold_of
 from gape.selection.local_search import Gape
@@ -185,7 +185,8 @@ class Build:
 
         generator = writer(self.prompts)
         if self.labels is not None:
-            writers = {label: writer(about_label(self.prompts, self.label, label)) for label in self.labels}
+            column = str(self.label)  # told as when the stored runs were made
+            writers = {label: writer(told_in_requests(self.prompts, {column: label})) for label in self.labels}
             generator, embedder = LabelledGenerator(writers), LabelledEmbedder(embedder, self.labels)
         if self.variant.survey and isinstance(generator, TopicGenerator):
             generator = self.variant.asking(generator, embedder)

@@ -62,7 +62,7 @@ DOCS = (Path(tables.__file__).parents[2] / "docs" / "records.md").read_text(enco
 
 def test_the_tables_are_those_of_the_stored_runs() -> None:
     made = tables.tables()
-    assert len(made) == 5
+    assert len(made) == 6
     for table in made:
         assert "\n".join(table) in README
 
@@ -85,6 +85,17 @@ def test_the_page_on_rows_has_the_means_of_the_stored_runs() -> None:
         f"accuracy of {accuracy[0]} and\n{accuracy[1]} and a balanced accuracy of {balanced[0]} and {balanced[1]}"
         in DOCS
     )
+
+
+def test_the_page_on_rows_has_the_figures_of_strict_stars() -> None:
+    lines, figures = tables.read("yelp-30.jsonl"), ("stars accuracy", "stars balanced", "stars distance", "W1 of texts")
+    names = {"strict stars with words": "stars-strict", "stars with words": "stars", "labels without words": "labels"}
+    rows = {name: tables.chosen(lines, "published", variant=variant) for name, variant in names.items()}
+    for name, some in (rows | {"30 real reviews, five draws": tables.chosen(lines, "real")}).items():
+        assert f"| {name} | {' | '.join(tables.figure(some, key).partition(' ')[0] for key in figures)} |" in DOCS
+    strict, plain, labels = (some[0] for some in rows.values())
+    assert plain["stars distance"] > 2 * strict["stars distance"]
+    assert labels["stars balanced"] < tables.chosen(lines, "start", variant="stars-strict")[0]["stars balanced"]
 
 
 def test_a_run_on_a_cpu_took_ten_minutes() -> None:

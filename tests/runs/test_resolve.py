@@ -13,15 +13,18 @@ from gape.core.protocols import Selector
 from gape.core.types import Points, Samples
 from gape.embedders.openai import OpenAIEmbedder
 from gape.generators.labels import LabelledEmbedder, LabelledGenerator, PerLabel
+from gape.generators.resampled import ResampledText
 from gape.language.request import Completion, Request
 from gape.language.scripted import ScriptedModel
 from gape.language.stored import Stored, stored_tokens
 from gape.modalities import Records, load_texts
 from gape.privacy.accounting import noise_scale
 from gape.runs.electorate import TextElectorate, make_electorate, unit_of, units_of
-from gape.runs.embedder import candidate_embedder, make_embedder
+from gape.runs.embedder import make_embedder
 from gape.runs.generator import OPTIONAL, Listener, make_generator, make_model, make_prompts, remembering
+from gape.runs.labels import candidate_embedder
 from gape.runs.resolve import make_plan, resolved
+from gape.runs.run import describe
 from gape.runs.selector import keeps_distinct, make_selector
 from gape.runs.settings import Settings
 from gape.selection.local_search import Gape
@@ -29,6 +32,7 @@ from gape.selection.ranking import Ranking
 from gape.selection.regions import RegionalRanking
 from gape.selection.remembering import Remembering
 from gape.selection.subsampling import Subsampling
+from generators.writing import write
 from made_up import CANARIES, private_rows, write_corpus
 
 QUESTIONS = Path(gape.__file__).parent / "cli" / "demos" / "questions.csv.gz"
@@ -269,7 +273,28 @@ class TestWriters:
         assert isinstance(generator, LabelledGenerator)
         assert len(generator.random(4, np.random.default_rng(0))) == 4
         asked = [request.prompt for request in model.calls]
-        assert [any(f"\nstars: {label}\n" in prompt for prompt in asked) for label in ("low", "high")] == [True, True]
+        for label in ("low", "high"):
+            assert any(prompt.endswith(f"\nstars: {label}") for prompt in asked)
+
+    def test_a_run_that_an_earlier_version_began_is_told_labels_as_it_was(self) -> None:
+        chosen, model = settings(label="stars", labels=["low", "high"]), ScriptedModel(write)
+        prompts = make_prompts(chosen.with_values(words=12, topics=("soup",)), model)
+        earlier = LabelledGenerator(
+            {
+                label: ResampledText(
+                    model, replace(prompts, random=tuple(f"{asked}\nstars: {label}" for asked in prompts.random))
+                )
+                for label in ("low", "high")
+            }
+        )
+        chosen = chosen.with_values(variation="resample")
+        resumed = make_generator(chosen, model, prompts, None, describe(earlier))
+        assert describe(resumed) == describe(earlier)
+        start, other = (generator.random(6, np.random.default_rng(0)) for generator in (resumed, earlier))
+        assert start.tolist() == other.tolist()
+        now = make_generator(chosen, model, prompts, None)
+        assert describe(now) != describe(earlier)
+        assert describe(make_generator(chosen, model, prompts, None, describe(now))) == describe(now)
 
     def test_a_domain_gets_topics_of_its_own_unless_they_are_given(self) -> None:
         lines = "\n".join(f"{i}. garden tool {'abcdefghijklmnop'[i]}" for i in range(16))

@@ -29,6 +29,7 @@ from gape.voting import electorate as voting_electorate
 from gape.voting.electorate import LocalElectorate
 from gape.voting.nearest import nearest_votes
 from gape.voting.several import several_nearest
+from modalities.mixed import test_labelled
 from privacy import test_ledger, test_noise, test_release
 from voting import test_electorate
 from whole.test_crash import exact_counts, secrets_found
@@ -369,6 +370,31 @@ def test_more_votes_than_accounted_for_are_found_by_the_tests_of_electorates() -
     assert not any(map(caught_by, by_tests))
     with planted(voting_electorate._Units, "speakers", all_speak):
         assert all(map(caught_by, by_tests))
+
+
+@pytest.mark.parametrize("votes_per_unit", [1, 2])
+def test_votes_of_a_user_for_each_of_its_labels_are_found_by_the_test_of_strict_columns(
+    tmp_path: Path, votes_per_unit: int
+) -> None:
+    schema = tmp_path / "reviews.toml"
+    schema.write_text(test_labelled.SCHEMA)
+    test = test_labelled.test_a_user_casts_its_votes_once_however_many_values_its_rows_have
+    assert not caught_by(test, schema, votes_per_unit)
+    with planted(LocalElectorate, "count", each_label_apart):
+        assert caught_by(test, schema, votes_per_unit)
+
+
+def each_label_apart(self: LocalElectorate, candidates: Points, turn: int) -> Counts:
+    """Plant for `LocalElectorate.count`: a user casts its votes once for the records of each label."""
+    assert self._units is not None
+    speakers, owners = self._units.speakers(turn, most=10**6)
+    marks = self._private[:, -len(test_labelled.STARS) :].argmax(axis=1)[speakers]
+    heard = [
+        speakers[(owners == owner) & (marks == mark)][: self.votes_per_unit]
+        for owner in np.unique(owners)
+        for mark in np.unique(marks)
+    ]
+    return nearest_votes(self._private[np.concatenate(heard)], candidates)
 
 
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])

@@ -245,8 +245,9 @@ def _print_result(console: Console, folder: SettingsFolder, result: SyntheticTex
     asked, what = settings.samples or 0, settings.kind.nouns
     fewer = f" instead of {asked}, because there were no more different candidates" if len(result) < asked else ""
     console.print(f"{len(result)} synthetic {what}{fewer}, for instance:", style="bold")
+    told = settings.label is not None and settings.records.possible_labels(settings.label) is not None  # as a cell
     for index, text in enumerate(result.texts[:_SHOWN_TEXTS]):
-        label = f"{result.labels[index]}: " if result.labels else ""
+        label = f"{result.labels[index]}: " if result.labels and not told else ""
         short = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS].rsplit(maxsplit=1)[0] + " ..."
         console.print(f"- {label}{short}", markup=False)
     print_statement(console, result.privacy)

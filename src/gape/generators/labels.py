@@ -1,10 +1,10 @@
-"""Labelled records at no extra privacy cost: one vote covers a label and a text, or an image, at once.
+"""Labelled records at no extra privacy cost: one vote covers a label and a text, an image or a row at once.
 
-A label is a strict column of choices; docs/records.md compares it with those of a schema. A labelled sample has two
-fields, label and text (`LABELLED`). The set of labels is public. A record votes for the
-nearest candidate of its own label, so the noisy votes of a round show how common each label is, and nothing else needs
-to be released: label shares are sums of noisy votes, never private counts. A unit still casts only the votes that its
-electorate allows, however many labels its records have.
+A label is the value of one column of choices that is strict. A labelled sample has two fields, label and text
+(`LABELLED`); the text of a row is all of the row, and its label is one of the cells. The set of labels is public. A
+record votes for the nearest candidate of its own label, so the noisy votes of a round show how common each label is,
+and nothing else needs to be released: label shares are sums of noisy votes, never private counts. A unit still casts
+only the votes that its electorate allows, however many labels its records have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,16 +14,25 @@ from typing import Any
 import numpy as np
 
 from gape.core.errors import InputError
-from gape.core.protocols import Candidates, Embedder, Generator, InformedSelector, Selection, Selector, TopicGenerator
+from gape.core.protocols import (
+    Candidates,
+    ConditionalGenerator,
+    Embedder,
+    Generator,
+    InformedSelector,
+    Selection,
+    Selector,
+    TopicGenerator,
+)
 from gape.core.types import Floats, Indices, NoisyVotes, Points, Samples
 
 LABELLED = np.dtype([("label", object), ("text", object)])
 
-# The value of a point in the column of its label. Texts of one label are at most 2 apart, those of two labels 2 sqrt 2.
-_MARK = np.float32(2.0)
+# The value of a point in the column of its label, in norms of the longest embedding. Records of one label are at most
+# 2 of them apart, those of two labels 2 sqrt 2.
+_MARK = 2.0
 
-# How far above 1 the norm of an embedding may be; 2 sqrt 2 leaves room for more.
-_SLACK = 1e-3
+_SLACK = 1e-3  # share by which a norm may be above the largest one; 2 sqrt 2 leaves room for more
 
 
 def labelled(labels: Sequence[str] | Samples, texts: Sequence[str] | Samples) -> Samples:
@@ -44,6 +53,7 @@ class LabelledGenerator:
     """Writes the texts of each label with the label's own generator, and never changes the label of a text."""
 
     generators: Mapping[str, Generator]
+    column: str = field(default="label", repr=False)  # that holds the labels
 
     def __post_init__(self) -> None:
         _check_labels(tuple(self.generators))
@@ -78,7 +88,7 @@ class LabelledGenerator:
                 own = shares[start : start + len(generator.topics())]
                 start += len(own)
                 favoured[label] = generator.favouring(own / own.sum())
-        return LabelledGenerator(favoured)
+        return LabelledGenerator(favoured, self.column)
 
     def vary(self, samples: Samples, scales: Floats, rng: np.random.Generator) -> Samples:
         """Write one variation of each sample, with the same label and in the same order."""
@@ -101,16 +111,27 @@ class LabelledGenerator:
     def vary_to(
         self, samples: Samples, scales: Floats, wanted: Sequence[Mapping[str, str]], rng: np.random.Generator
     ) -> Samples:
-        """Write a variation of each sample that has the wanted label, and a new text instead of any other."""
+        """Write a variation of each sample with the wanted label and cells.
+
+        A generator that cannot write to given cells varies a sample of its label, and replaces any other by a new one.
+        A sample that stays as it is keeps its label.
+        """
         _check_samples(samples)
-        labels = [next(iter(cells.values())) for cells in wanted]
-        same = samples["label"] == np.array(labels, dtype=object)
+        labels = [cells.get(self.column, own) for cells, own in zip(wanted, samples["label"], strict=True)]
         written = labelled(labels, samples["text"])
-        written[same] = self.vary(samples[same], scales[same], rng)
         for label in dict.fromkeys(labels):
-            others = np.array([own == label for own in labels]) & ~same
-            if others.any():
-                written["text"][others] = self.generators[label].random(int(others.sum()), rng)
+            generator, members = self.generators[label], np.flatnonzero(written["label"] == label)
+            if isinstance(generator, ConditionalGenerator):
+                cells = [wanted[index] for index in members.tolist()]
+                texts = generator.vary_to(samples["text"][members], scales[members], cells, rng)
+                written["text"][members] = texts
+                stayed = members[texts == samples["text"][members]]
+                written["label"][stayed] = samples["label"][stayed]
+                continue
+            same = samples["label"][members] == label
+            kept, others = members[same], members[~same]
+            written["text"][kept] = generator.vary(samples["text"][kept], scales[kept], rng)
+            written["text"][others] = generator.random(len(others), rng)
         return written
 
 
@@ -118,12 +139,13 @@ class LabelledGenerator:
 class LabelledEmbedder:
     """Embeds labelled texts, (n, d + labels), so that any text of the same label is nearer than any of another label.
 
-    The embedding of the text, which must have norm 1 or less, is followed by one column per label: 2 in the column of
-    the sample's own label, 0 elsewhere. To cache embeddings, wrap the inner embedder.
+    The embedding of the text, whose norm must be `longest` or less, is followed by one column per label: in the column
+    of the sample's own label twice `longest`, 0 elsewhere. To cache embeddings, wrap the inner embedder.
     """
 
     embedder: Embedder
     labels: tuple[str, ...]
+    longest: float = field(default=1.0, repr=False)  # a public bound, `Modality.longest`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", _check_labels(self.labels))
@@ -144,14 +166,27 @@ class LabelledEmbedder:
                 "add the label if it is public knowledge, or leave such records out"
             )
         points = self.embedder.embed(samples["text"])
-        if not (np.linalg.norm(points, axis=1) <= 1 + _SLACK).all():
+        if not (np.linalg.norm(points, axis=1) <= self.longest * (1 + _SLACK)).all():
             raise InputError(
-                "embeddings of labelled texts must have norms of at most 1, got larger ones or NaN; use an embedder "
-                "that scales its vectors to length 1"
+                f"embeddings of labelled records must have norms of at most {self.longest:g}, got larger ones or NaN; "
+                "use an embedder that scales its vectors to length 1"
             )
         marks = np.zeros((len(samples), len(self.labels)), dtype=np.float32)
-        marks[np.arange(len(samples)), own] = _MARK
+        marks[np.arange(len(samples)), own] = _MARK * self.longest
         return np.concatenate([points.astype(np.float32, copy=False), marks], axis=1)
+
+
+def embed_with_labels(
+    embedder: Embedder,
+    content: Samples,
+    labels: Sequence[str] | Samples | None,
+    possible: tuple[str, ...] | None,
+    longest: float = 1.0,
+) -> Points:
+    """Embed private records, with their labels if there are any: as `LabelledEmbedder` embeds candidates."""
+    if labels is None or possible is None:
+        return embedder.embed(content)
+    return LabelledEmbedder(embedder, possible, longest).embed(labelled(labels, content))
 
 
 @dataclass(frozen=True)
@@ -233,7 +268,8 @@ class PerLabel:
         """Read the label of each candidate from its embedding, as an index into `labels`."""
         marks = points[:, -len(self.labels) :]
         own: Indices = np.argmax(marks, axis=1).astype(np.int64)
-        expected = _MARK * (own[:, None] == np.arange(len(self.labels)))
+        mark = marks.max(initial=0) or 1  # the same for all candidates
+        expected = mark * (own[:, None] == np.arange(len(self.labels)))
         if points.shape[1] <= len(self.labels) or not np.array_equal(marks, expected):
             raise InputError(
                 f"candidates must be embedded with a column for each of {len(self.labels)} labels and are not; "

@@ -175,19 +175,35 @@ class Modality:
                 contents=None if records.contents is None else records.contents[some],
             )
 
-    def read_corpus(self, path: str, column: str | None) -> Samples:
+    def read_corpus(self, path: str, columns: Columns) -> Samples:
         """Read public records for the generator corpus:FILE, which chooses from them."""
         raise InputError(f"{self.nouns} cannot be chosen from a corpus, got {path}; leave the generator out")
 
-    def check_corpus(self, path: str, column: str | None) -> None:
+    def check_corpus(self, path: str, columns: Columns) -> None:
         """Reject a corpus that cannot be read."""
-        self.read_corpus(path, column)
+        self.read_corpus(path, columns)
 
     def telling(self, samples: Samples) -> list[str]:
         """Return the texts that tell who a record is about: none may be both in the private data and in a corpus."""
         return [str(sample) for sample in samples]
 
     # The parts of a run
+
+    def having(self, column: str, value: str) -> Modality:
+        """Return the modality of the records of one label: those with this value in the column of labels.
+
+        It makes the generator of the label. Where the label is not a part of the record, it is this one.
+        """
+        return self
+
+    def of_label(self, corpus: Sequence[str]) -> Sequence[str]:
+        """Return the records of a corpus that can have the label of this modality (`having`): by default all."""
+        return corpus
+
+    @property
+    def longest(self) -> float:
+        """The largest norm of an embedding of a record, which decides how far apart labels are."""
+        return 1.0
 
     def generator(self) -> Generator:
         """Return the modality's own generator."""
@@ -318,6 +334,10 @@ class Modality:
     def choices(self) -> dict[str, tuple[str, ...]]:
         """Return the possible values of each column that has a list of them."""
         return {}
+
+    def possible_labels(self, column: str) -> tuple[str, ...] | None:
+        """Return the possible labels in a column; None if there is no schema that says so."""
+        return None
 
     # Measures, which use private records and are therefore not private
 

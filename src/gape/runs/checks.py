@@ -33,7 +33,8 @@ def check_engine(settings: Settings) -> None:
     kind, colon, address = settings.engine.partition(":")
     if settings.engine != LOCAL and (kind != RAY or bool(colon) != bool(address)):
         raise InputError(f"engine must be one of {', '.join(ENGINES)}, got {brief(settings.engine)}")
-    if settings.on_ray and settings.label is not None and settings.labels is None:
+    unknown = settings.on_ray and settings.label is not None and settings.labels is None
+    if unknown and settings.records.possible_labels(str(settings.label)) is None:
         raise InputError(
             f"with engine {brief(settings.engine)} only the workers read the data; list the possible labels as labels"
         )

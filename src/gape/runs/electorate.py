@@ -12,9 +12,9 @@ from gape.core.protocols import Embedder
 from gape.core.types import Points, Samples, as_samples
 from gape.distributed.cluster import RayElectorate
 from gape.embedders.privacy import require_private_embedding
-from gape.generators.labels import LabelledEmbedder, labelled
 from gape.modalities import Columns, Records
 from gape.runs.generator import generator_kind, public_texts
+from gape.runs.labels import embed_private
 from gape.runs.settings import Settings
 from gape.voting.electorate import LocalElectorate
 from gape.voting.store import VectorFolder, dataset_digest, is_vector_folder, record_contents, record_digest, salted
@@ -157,10 +157,8 @@ def make_electorate(
         )
     if not settings.rounds:  # rows answer a survey by their cells and never vote
         points = np.zeros((len(private), 1), dtype=np.float32)
-    elif settings.labels is None or private.labels is None:
-        points = embedder.embed(private.content)
     else:
-        points = LabelledEmbedder(embedder, settings.labels).embed(labelled(private.labels, private.content))
+        points = embed_private(settings, embedder, private.content, private.labels)
     return TextElectorate(private, points, *votes)
 
 
@@ -170,7 +168,7 @@ def _marks(settings: Settings, folder: VectorFolder) -> Points | None:
     if settings.labels is None or occurring is None:
         return None
     largest = _ConstantNorm(folder.manifest.largest_norm)
-    return LabelledEmbedder(largest, settings.labels).embed(labelled(occurring, occurring))[:, 1:]
+    return embed_private(settings, largest, as_samples(occurring), occurring)[:, 1:]
 
 
 class _ConstantNorm:

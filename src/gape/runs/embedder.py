@@ -3,7 +3,6 @@
 from typing import cast
 
 from gape.core.protocols import Embedder
-from gape.generators.labels import LabelledEmbedder
 from gape.language.spending import Purse
 from gape.runs.generator import kind_of, optional_part
 from gape.runs.settings import Settings
@@ -46,8 +45,3 @@ def _text_embedder(settings: Settings, kind: str, purse: Purse | None, tally: Em
             begins=None if tally is None else tally.begin,
         )
     return cast(Embedder, optional_part(kind)(name))
-
-
-def candidate_embedder(settings: Settings, embedder: Embedder) -> Embedder:
-    """Return the embedder as candidates meet it, with their labels where there are any."""
-    return embedder if settings.labels is None else LabelledEmbedder(embedder, settings.labels)

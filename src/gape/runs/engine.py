@@ -10,6 +10,7 @@ from gape.distributed.cluster import RayElectorate, TextShard, in_parts, ray_clu
 from gape.distributed.cluster.session import cluster_cores
 from gape.runs.electorate import Private, open_private
 from gape.runs.embedder import make_embedder
+from gape.runs.labels import known_labels
 from gape.runs.resolve import refuse_unknown
 from gape.runs.settings import Settings
 from gape.voting.store import is_vector_folder
@@ -47,7 +48,7 @@ def ray_electorate(settings: Settings) -> RayElectorate:
         settings.text,
         settings.label,
         settings.user,
-        settings.labels,
+        known_labels(settings),
         modality=settings.records,
     )
     return RayElectorate(in_parts(shard, workers_of(settings)))

@@ -72,7 +72,7 @@ def expand(
     with ExitStack() as stack:
         model = stack.enter_context(remembering(make_model(chosen, answers), answers, listener))
         prompts = make_prompts(chosen, model)
-        first = make_generator(chosen, model, prompts, embedder)
+        first = make_generator(chosen, model, prompts, embedder, record.parts["generator"])
         generator = stack.enter_context(with_others(chosen, first, answers, listener, prompts, embedder))
         if (given := describe(generator)) != record.parts["generator"]:
             # Another generator could write private texts, and these would carry the guarantee.
@@ -94,9 +94,8 @@ def expand(
 
 def _columns(settings: Settings, samples: Samples) -> Mapping[str, Sequence[str]]:
     """Return the possible values of each column that a condition can be on: choices of a schema, or the labels."""
-    if samples.dtype.names:
-        return {settings.label or "label": settings.labels or ()}
-    return settings.records.choices()
+    labels = {settings.label or "label": settings.labels or ()} if samples.dtype.names else {}
+    return {**settings.records.choices(), **labels}
 
 
 def _fitting(

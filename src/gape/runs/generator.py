@@ -3,7 +3,7 @@
 import importlib
 import importlib.util
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from gape.core.errors import InputError, PrivacyError
 from gape.core.protocols import Embedder, Generator, TopicGenerator
 from gape.generators.corpus import CorpusText
 from gape.generators.images.painting import WithPainter
-from gape.generators.labels import LabelledEmbedder, LabelledGenerator
+from gape.generators.labels import LabelledGenerator
 from gape.generators.prompted import PromptedText
 from gape.generators.prompts import Prompts, generic, load, topics_from_model
 from gape.generators.resampled import ResampledText
@@ -32,7 +32,10 @@ from gape.language.request import Completion, LanguageModel
 from gape.language.spending import Purse
 from gape.language.stored import Stored
 from gape.language.watched import Watched
+from gape.modalities import Columns, Modality
 from gape.runs.advice import TOKENS_PER_SECOND_PER_CORE, WritingFigures
+from gape.runs.labels import candidate_embedder
+from gape.runs.run import describe
 from gape.runs.settings import Settings
 from gape.runs.spending import make_purse
 
@@ -143,36 +146,63 @@ def make_prompts(settings: Settings, model: LanguageModel | None, embedder: Embe
 
 
 def make_generator(
-    settings: Settings, model: LanguageModel | None, prompts: Prompts, embedder: Embedder | None
+    settings: Settings,
+    model: LanguageModel | None,
+    prompts: Prompts,
+    embedder: Embedder | None,
+    recorded: str | None = None,
 ) -> Generator:
-    """Return the generator, with one part per label if there are labels. A corpus needs the embedder."""
+    """Return the generator, with one part per label if there are labels. A corpus needs the embedder.
+
+    `recorded` is the description of the generator that a run began with. A run that an earlier version began is resumed
+    with labels told as they were.
+    """
     if settings.survey and settings.kind.owns(settings.generator):
         return settings.records.survey_generator()
-    if settings.own_generator:
-        made = partial(settings.records.make_generator, settings.generator, model=model)
-        if settings.labels is None:
-            return made()
-        return LabelledGenerator({label: made(label=label) for label in settings.labels})
-    corpus = None if model is not None or embedder is None else CorpusText(public_texts(settings), embedder)
-    painter = None if settings.painter is None else settings.records.make_generator(settings.painter, model=model)
+    generator = _with_labels(settings, model, prompts, embedder, Prompts.telling)
+    if settings.labels and writes(settings) and recorded not in {None, describe(generator)}:
+        earlier = _with_labels(settings, model, prompts, embedder, told_in_requests)
+        generator = earlier if recorded == describe(earlier) else generator
+    return generator
 
-    def writer(prompts: Prompts) -> Generator:
+
+def _with_labels(
+    settings: Settings,
+    model: LanguageModel | None,
+    prompts: Prompts,
+    embedder: Embedder | None,
+    telling: Callable[[Prompts, Mapping[str, str]], Prompts],
+) -> Generator:
+    records, drawing = settings.records, settings.own_generator
+    corpus = None if model is not None or embedder is None or drawing else CorpusText(public_texts(settings), embedder)
+    painter = None if settings.painter is None else records.make_generator(settings.painter, model=model)
+
+    def made(records: Modality, prompts: Prompts, label: str | None = None) -> Generator:
+        if drawing:
+            return records.make_generator(settings.generator, label=label, model=model)
         if corpus is not None:
-            return corpus
+            own = records.of_label(corpus.texts)
+            return corpus if len(own) == len(corpus.texts) else replace(corpus, texts=_PublicTexts(own))
         known = cast(LanguageModel, model)
-        if settings.variation == "resample":
-            resampled = ResampledText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
-            return settings.records.written(resampled, painter)
-        prompted = PromptedText(known, prompts, temperature=settings.temperature, distinct=settings.distinct)
-        return settings.records.written(prompted, painter)
+        way = ResampledText if settings.variation == "resample" else PromptedText
+        return records.written(
+            way(known, prompts, temperature=settings.temperature, distinct=settings.distinct), painter
+        )
 
     generator: Generator
-    if settings.labels is None:
-        generator = writer(prompts)
+    if settings.labels is None or (column := settings.label) is None:
+        generator = made(records, prompts)
     else:
-        about = {label: about_label(prompts, settings.label, label) for label in settings.labels}
-        generator = LabelledGenerator({label: writer(own) for label, own in about.items()})
+        told = {label: telling(prompts, {column: label}) for label in settings.labels}
+        parts = {label: made(records.having(column, label), own, label) for label, own in told.items()}
+        generator = LabelledGenerator(parts, column)
     return generator if not settings.survey else _surveyed(settings, generator, embedder)
+
+
+def told_in_requests(prompts: Prompts, cells: Mapping[str, str]) -> Prompts:
+    """Tell labels as earlier versions did: in each request for a text, before the topic."""
+    lines = "".join(f"\n{name}: {value}" for name, value in cells.items())
+    return replace(prompts, random=tuple(f"{template}{lines}" for template in prompts.random))
 
 
 @contextmanager
@@ -196,9 +226,7 @@ def _surveyed(settings: Settings, generator: Generator, embedder: Embedder | Non
     """Return the generator that asks for topics first. Without an embedder, nothing can be asked any more."""
     if not isinstance(generator, TopicGenerator) or not len(generator.topics()):
         raise InputError(f"a survey asks for topics, and {brief(settings.generator)} names none; leave the survey out")
-    if embedder is not None and settings.labels is not None:
-        embedder = LabelledEmbedder(embedder, settings.labels)
-    return TopicSurvey(generator, embedder)
+    return TopicSurvey(generator, None if embedder is None else candidate_embedder(settings, embedder))
 
 
 def describe_writer(settings: Settings) -> WritingFigures:
@@ -263,7 +291,7 @@ def public_texts(settings: Settings) -> Sequence[str]:
     """Read the records of the corpus; their repr is their number and a digest."""
     path = settings.generator.partition(":")[2]
     with naming_the_corpus():
-        return _PublicTexts(settings.records.read_corpus(path, settings.corpus_text).tolist())
+        return _PublicTexts(settings.records.read_corpus(path, Columns(settings.corpus_text, settings.label)).tolist())
 
 
 @contextmanager
@@ -274,11 +302,6 @@ def naming_the_corpus() -> Iterator[None]:
     except InputError as error:
         message = str(error).replace("text (--text)", "corpus_text (--corpus-text)")
         raise InputError(f"the corpus cannot be used: {message}") from None
-
-
-def about_label(prompts: Prompts, column: str | None, label: str) -> Prompts:
-    """Ask for random texts with a label. Their variations keep it."""
-    return replace(prompts, random=tuple(f"{template}\n{column}: {label}" for template in prompts.random))
 
 
 def _service(

@@ -11,7 +11,7 @@ from gape.core.types import Indices, Samples
 from gape.generators.labels import LABELLED
 from gape.generators.prompts import Prompts
 from gape.runs.folder.record import RunRecord
-from gape.runs.generator import about_label, make_prompts
+from gape.runs.generator import make_prompts
 
 # A difference of two votes has noise of sqrt(2) sigma. Pairs that differ by at most this many times that are left out.
 CLEARLY = 2.0
@@ -91,4 +91,4 @@ def _by_label(candidates: Samples) -> Iterator[tuple[str | None, Indices]]:
 
 def _prompt(prompts: Prompts, record: RunRecord, label: str | None) -> Prompts:
     column = None if record.settings is None else record.settings.label
-    return prompts if label is None else about_label(prompts, column, label)
+    return prompts if label is None else prompts.telling({column or "label": label})

@@ -9,10 +9,12 @@ from gape.evolution.plan import Plan
 from gape.generators.prompts import load
 from gape.generators.topic_survey import times_for
 from gape.language.locate import KINDS, check_name
+from gape.modalities import Columns
 from gape.privacy.accounting import Neighbours
 from gape.runs.advice import samples_for, suitable_votes, usual_delta
 from gape.runs.electorate import Private, units_of
 from gape.runs.generator import generator_kind, kind_of, naming_the_corpus, writes
+from gape.runs.labels import known_labels
 from gape.runs.presets import START
 from gape.runs.selector import estimates_votes, varies_start, votes_suit_noise
 from gape.runs.settings import Settings
@@ -162,7 +164,7 @@ def _check_corpus(settings: Settings) -> None:
             f"{file} is the private data, and a corpus is published unchanged; name a file of public texts"
         )
     with naming_the_corpus():
-        settings.records.check_corpus(file, settings.corpus_text)
+        settings.records.check_corpus(file, Columns(settings.corpus_text, settings.label))
 
 
 def refuse_unknown(settings: Settings) -> None:
@@ -201,8 +203,9 @@ def _of_folder(settings: Settings, folder: VectorFolder) -> Settings:
 
 
 def _labels(settings: Settings, private: Private) -> tuple[str, ...] | None:
-    if settings.labels is not None or isinstance(private, RayElectorate):
-        return settings.labels
+    labels = known_labels(settings)
+    if labels is not None or isinstance(private, RayElectorate):
+        return labels
     if isinstance(private, VectorFolder):
         occurring = private.manifest.labels if settings.label is not None else None
     else:

@@ -8,8 +8,8 @@ from typing import Any
 from gape.core.protocols import Selector
 from gape.evolution.plan import Plan
 from gape.evolution.theory import paper_threshold
-from gape.generators.labels import PerLabel
 from gape.runs.generator import generator_kind, writes
+from gape.runs.labels import per_label
 from gape.runs.settings import Settings
 from gape.selection.local_search import CENTRES, QUALIFIED, SPARE, Gape
 from gape.selection.ranking import Ranking
@@ -28,9 +28,9 @@ def make_selector(settings: Settings, plan: Plan, recorded: str | None = None) -
     """
     rules: dict[str, Callable[[], Selector]] = {
         "gape": lambda: _gape(settings, plan),
-        "gape-paper": lambda: _per_label(settings, _paper(settings, plan)),
-        "ranking": lambda: _per_label(settings, Ranking()),
-        "subsampling": lambda: _per_label(settings, Subsampling()),
+        "gape-paper": lambda: per_label(settings, _paper(settings, plan)),
+        "ranking": lambda: per_label(settings, Ranking()),
+        "subsampling": lambda: per_label(settings, Subsampling()),
     }
     rule = rules[settings.selector]()
     if settings.selector == "gape" and recorded not in {None, repr(rule)}:
@@ -84,12 +84,12 @@ def votes_suit_noise(settings: Settings) -> bool:
 
 def _gape(settings: Settings, plan: Plan) -> Selector:
     if estimates_votes(settings):
-        return _per_label(settings, Gape.for_corpus(plan.sigma, separation=_separation(settings)))
+        return per_label(settings, Gape.for_corpus(plan.sigma, separation=_separation(settings)))
     chosen: dict[str, Any] = {"separation": _separation(settings), "distinct": keeps_distinct(settings)}
     wording = settings.records.wording
     if not remembers_votes(settings):
-        return _per_label(settings, replace(Gape.without_memory(plan.sigma, plan.samples, **chosen), wording=wording))
-    return _per_label(settings, Remembering(RegionalRanking(**chosen, wording=wording), plan.sigma))
+        return per_label(settings, replace(Gape.without_memory(plan.sigma, plan.samples, **chosen), wording=wording))
+    return per_label(settings, Remembering(RegionalRanking(**chosen, wording=wording), plan.sigma))
 
 
 def _earlier(settings: Settings, plan: Plan) -> Iterator[Selector]:
@@ -98,19 +98,15 @@ def _earlier(settings: Settings, plan: Plan) -> Iterator[Selector]:
     Half of the survivors were centres of the votes, later 50 of them. Then labels had shares of believed votes.
     """
     chosen: dict[str, Any] = {"separation": _separation(settings), "distinct": keeps_distinct(settings)}
-    yield _per_label(settings, Gape.without_memory(plan.sigma, **chosen))
+    yield per_label(settings, Gape.without_memory(plan.sigma, **chosen))
     spare, centres = max(SPARE, QUALIFIED / plan.samples), min(1.0, CENTRES / plan.samples)
     rule = Gape(threshold=math.inf, spare=spare, signed=False, centres=centres, **chosen)
-    yield Remembering(_per_label(settings, replace(rule, wording=settings.records.wording)), plan.sigma)
-    yield Remembering(_per_label(settings, RegionalRanking(**chosen, wording=settings.records.wording)), plan.sigma)
+    yield Remembering(per_label(settings, replace(rule, wording=settings.records.wording)), plan.sigma)
+    yield Remembering(per_label(settings, RegionalRanking(**chosen, wording=settings.records.wording)), plan.sigma)
 
 
 def _paper(settings: Settings, plan: Plan) -> Gape:
     return Gape.paper(_separation(settings), threshold_of(plan), certify=True)
-
-
-def _per_label(settings: Settings, rule: Selector) -> Selector:
-    return rule if settings.labels is None else PerLabel(rule, settings.labels)
 
 
 def _separation(settings: Settings) -> float:

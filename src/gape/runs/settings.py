@@ -74,7 +74,9 @@ class Settings:
         "Data",
         "TOML file that describes the records: for rows, the values of each column. `gape schema` drafts one.",
     )
-    label: str | None = _setting(None, "Data", "Column with a label, which is synthesised with each text.")
+    label: str | None = _setting(
+        None, "Data", "Strict column of labels or choices: records vote only for samples with their own value."
+    )
     labels: tuple[str, ...] | None = _setting(
         None, "Data", "All possible labels, separated by commas. They are public and not read from the data."
     )

@@ -28,7 +28,7 @@ from gape.runs.electorate import (
     refuse_shared_corpus,
     require_embedder,
 )
-from gape.runs.embedder import candidate_embedder, make_embedder
+from gape.runs.embedder import make_embedder
 from gape.runs.engine import engaged, workers_of
 from gape.runs.folder.stored import SettingsFolder
 from gape.runs.generator import (
@@ -42,6 +42,7 @@ from gape.runs.generator import (
     with_others,
     writes,
 )
+from gape.runs.labels import candidate_embedder
 from gape.runs.progress import Progress, Tracker
 from gape.runs.reach import OUTSIDE, Use
 from gape.runs.resolve import make_plan, resolved
@@ -223,7 +224,7 @@ def _run(
 ) -> SyntheticTexts:
     """Run resolved settings to the end, from the current state of the folder."""
     plan = make_plan(settings)
-    selector = make_selector(settings, plan, folder.recorded_selector)
+    selector = make_selector(settings, plan, folder.recorded("selector"))
     prices = (*settings.prices, settings.image_price)
     tracker = Tracker(
         plan, prices, report, writes=writes(settings) or bool(settings.services), pictures=bool(settings.draws)
@@ -257,7 +258,8 @@ def _run(
             if writes(settings) and not settings.bare_prompts:
                 folder.write(settings.with_values(topics=prompts.rules.get("topic")))  # for a resumed run
             tracker.begin(folder.batches)
-            first, comparing = make_generator(settings, model, prompts, cached), candidate_embedder(settings, cached)
+            first = make_generator(settings, model, prompts, cached, folder.recorded("generator"))
+            comparing = candidate_embedder(settings, cached)
             with with_others(settings, first, folder.layout.answers, listener, prompts, cached) as generator:
                 state, statement = run(
                     folder.path,

@@ -74,8 +74,11 @@ def content(path: Path) -> str:
     return text + repr(pq.read_table(path).to_pylist()) if path.suffix == ".parquet" else text
 
 
-def test_no_secret_of_any_column_gets_out(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    flags = ("--schema", "rows.toml", "--epsilon", "4", "--samples", "4", "--rounds", "2", "--user", "who")
+@pytest.mark.parametrize("labels", [(), ("--label", "kind")], ids=["plain", "labelled"])
+def test_no_secret_of_any_column_gets_out(
+    data: Path, capfd: pytest.CaptureFixture[str], labels: tuple[str, ...]
+) -> None:
+    flags = ("--schema", "rows.toml", "--epsilon", "4", "--samples", "4", "--rounds", "2", "--user", "who", *labels)
     with FaultyServer(schemas="kept") as service:
         writing = ("--generator", "openai:tiny", "--base-url", service.url, "--topics", "soup,rice")
         said = [command("plan", data, *flags, *writing), command("run", data, *flags, *writing, "--out", "run")]

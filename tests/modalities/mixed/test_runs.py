@@ -85,8 +85,11 @@ def asked(service: FaultyServer) -> tuple[str, ...]:
     return ("--schema", "reviews.toml", "--epsilon", "4", "--samples", "6", "--rounds", "2", "--user", "who", *writing)
 
 
-def test_rows_are_planned_run_killed_resumed_and_looked_at(data: Path, service: FaultyServer) -> None:
-    flags = asked(service)
+@pytest.mark.parametrize("labels", [(), ("--label", "stars")], ids=["plain", "labelled"])
+def test_rows_are_planned_run_killed_resumed_and_looked_at(
+    data: Path, service: FaultyServer, labels: tuple[str, ...]
+) -> None:
+    flags = (*asked(service), *labels)
     assert "6 samples; 7 variations of each and the row itself" in " ".join(output("plan", data, *flags).split())
     run = data.parent / "run"
     killed_in_a_round([str(data), *flags, "--out", str(run)], run)

@@ -12,7 +12,7 @@ from gape.core.errors import InputError, PrivacyError
 from gape.core.protocols import Embedder
 from gape.core.types import Indices, Points
 from gape.embedders.privacy import require_private_embedding
-from gape.generators.labels import LabelledEmbedder, labelled
+from gape.generators.labels import embed_with_labels
 from gape.modalities import Columns, Modality, Records, modality, usual_modality
 from gape.voting.store import record_contents, record_digest
 
@@ -85,10 +85,7 @@ class TextShard:
         content, labels, users = (_concatenated(files, kept, column) for column in ("content", "labels", "users"))
         if content is None or not len(content):
             raise InputError(f"part {self.part[0]} of {self.part[1]} has no records; use fewer workers")
-        if labels is not None and self.labels is not None:
-            points = LabelledEmbedder(embedder, self.labels).embed(labelled(labels, content))
-        else:
-            points = embedder.embed(content)
+        points = embed_with_labels(embedder, content, labels, self.labels, self.modality.longest)
         units = None if users is None else users.tolist()
         owned = [_contents(records) for records in files]
 

@@ -14,8 +14,8 @@ from gape.evaluation.compare.grid import VOTES, Method
 from gape.evolution.plan import Plan
 from gape.generators.prompts import Prompts
 from gape.language.request import LanguageModel
-from gape.runs.embedder import candidate_embedder
 from gape.runs.generator import make_generator, make_prompts, public_texts, writes
+from gape.runs.labels import candidate_embedder
 from gape.runs.presets import PRESETS
 from gape.runs.resolve import make_plan
 from gape.runs.selector import estimates_votes, keeps_distinct, make_selector, remembers_votes

@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 
 from gape.core.errors import InputError
-from gape.core.protocols import Embedder
-from gape.core.types import Points
 from gape.embedders.cached import CACHED, Cached
 from gape.embedders.privacy import require_private_embedding
 from gape.embedders.watched import watched
@@ -20,13 +18,13 @@ from gape.evaluation.compare import Comparison, ComparisonProgress, Grid, Known,
 from gape.evaluation.compare.folder import CompareFolder
 from gape.evaluation.compare.grid import check_scoring
 from gape.evaluation.compare.methods import TextBuilder, described_settings, given, methods_named, usual_methods
-from gape.generators.labels import labelled
 from gape.language.request import Completion
 from gape.modalities import Records
 from gape.runs.advice import usual_delta
 from gape.runs.electorate import read_records, refuse_shared_corpus, text_fingerprint, units_of
-from gape.runs.embedder import candidate_embedder, make_embedder
+from gape.runs.embedder import make_embedder
 from gape.runs.generator import Listener, make_model, make_prompts, remembering, require_votes_may_leave
+from gape.runs.labels import embed_private
 from gape.runs.presets import PRESETS
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.selector import votes_suit_noise
@@ -177,7 +175,7 @@ def _load_parts(
     purse = make_purse(settings, answers)
     embedder = make_embedder(settings, purse)
     require_private_embedding(embedder)
-    private = _embedded(settings, records, watched(embedder, watch.embedded))
+    private = embed_private(settings, watched(embedder, watch.embedded), records.content, records.labels)
     bare = make_model(settings, answers, purse=purse)
     with remembering(bare, answers, Listener(lambda _: None, watch.answered)) as model:
         prompts = make_prompts(settings, model, embedder)
@@ -193,9 +191,3 @@ def _load_parts(
             score=partial(kind.scores, target=target) if kind.scored else None,
         )
         yield Parts(private, cached, TextBuilder(settings, prompts), model, known, made_by)
-
-
-def _embedded(settings: Settings, records: Records, embedder: Embedder) -> Points:
-    if settings.labels is None or records.labels is None:
-        return embedder.embed(records.content)
-    return candidate_embedder(settings, embedder).embed(labelled(records.labels, records.content))

@@ -151,6 +151,10 @@ class Prompts:
         """Return these prompts with {topic} drawn from `topics`."""
         return replace(self, rules={**self.rules, "topic": tuple(topics)})
 
+    def telling(self, cells: Mapping[str, str]) -> "Prompts":
+        """Return these prompts with the cells of the record that a text belongs to, by column."""
+        return replace(self, cells="\n".join(f"{name}: {value}" for name, value in cells.items()))
+
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics that random samples are about; empty if prompts name none."""

@@ -106,11 +106,11 @@ class Images(Modality):
         fitting = _BLOCK // math.prod(self.schema.shape)
         return image_blocks(source, self.schema.shape, columns, max(1, min(most, fitting)))
 
-    def read_corpus(self, path: str, column: str | None) -> Samples:
+    def read_corpus(self, path: str, columns: Columns) -> Samples:
         """Read public images."""
-        return load_images(path, self.schema.shape, Columns(column)).content
+        return load_images(path, self.schema.shape, Columns(columns.text)).content
 
-    def check_corpus(self, path: str, column: str | None) -> None:
+    def check_corpus(self, path: str, columns: Columns) -> None:
         """Leave a corpus to be read when it is needed, because decoding is slow."""
 
     def make_service(self, model: str, **reached: Any) -> LanguageModel:

@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from gape._support.values import brief
 from gape.core.errors import InputError
 from gape.core.protocols import Embedder, Generator
 from gape.core.types import Points, Samples, as_samples
 from gape.embedders.cached import Cached
 from gape.metrics.measure import Measure, Scoring
-from gape.modalities.base import Columns, Groups, Modality, TextWriter
+from gape.modalities.base import Columns, Groups, Modality, TextWriter, contents_of
 from gape.modalities.mixed.columns import Prose
-from gape.modalities.mixed.embedder import MixedEmbedder
+from gape.modalities.mixed.embedder import MixedEmbedder, largest_norm
 from gape.modalities.mixed.generator import MixedGenerator
 from gape.modalities.mixed.measures import agreement_measures
 from gape.modalities.mixed.schema import MixedSchema
 from gape.modalities.mixed.turns import Turns
-from gape.modalities.records import Records
+from gape.modalities.records import Records, open_table
 from gape.modalities.rows.columns import Choices, Column, Dates, Numbers
 from gape.modalities.rows.embedder import RowEmbedder
 from gape.modalities.rows.load import load_rows
@@ -38,13 +39,15 @@ from gape.modalities.text.measures import (
 
 __all__ = ["Mixed", "MixedEmbedder", "MixedGenerator", "MixedSchema"]
 
+_FEWEST = 2  # different rows of a corpus with a label, so that each can be varied
+
 
 class Mixed(Modality):
     """Rows whose texts a language model writes to agree with their other cells."""
 
     name = "mixed"
     noun = "row"
-    unused = ("text", "label", "labels", "words", "corpus_text")
+    unused = ("text", "words", "corpus_text")
     generators = Text.generators
     embedders = Text.embedders
     has_words = True
@@ -52,9 +55,12 @@ class Mixed(Modality):
     on_workers = True
     copied = "cell for cell"
 
-    def __init__(self, schema: str | Path | MixedSchema | None = None) -> None:
-        """Read the schema of the columns."""
+    def __init__(
+        self, schema: str | Path | MixedSchema | None = None, *, fixed: Mapping[str, Any] | None = None
+    ) -> None:
+        """Read the schema of the columns. All rows have the cells `fixed`."""
         self._schema = schema if isinstance(schema, MixedSchema) or schema is None else MixedSchema.read(schema)
+        self._fixed = dict(fixed or {})
 
     @property
     def schema(self) -> MixedSchema:
@@ -90,9 +96,35 @@ class Mixed(Modality):
         labels = self.labels(rows.content, columns.label)
         return Records(rows.content, labels, rows.users, rows.dropped, rows.source, rows.contents)
 
-    def read_corpus(self, path: str, column: str | None) -> Samples:  # noqa: ARG002  (all columns count)
-        """Read public rows."""
-        return load_rows(path, self.schema).content
+    def read_corpus(self, path: str, columns: Columns) -> Samples:
+        """Read public rows. Without the column of labels, each is there once with every label."""
+        label = columns.label
+        if label is None or label in open_table(path).names:
+            return load_rows(path, self.schema).content
+        rows = [json.loads(line) for line in load_rows(path, self.schema.without(label)).content]
+        values = [self.schema.cell(label, value) for value in self.possible_labels(label)]
+        return as_samples([self.schema.line({**row, label: value}) for value in values for row in rows])
+
+    def having(self, column: str, value: str) -> Mixed:
+        """Return the modality of the rows with this value in a column of choices."""
+        return Mixed(self.schema, fixed={column: self.schema.cell(column, value)})
+
+    def of_label(self, corpus: Sequence[str]) -> Sequence[str]:
+        """Return the rows of a corpus that have the label."""
+        known = ((line, json.loads(line)) for line in corpus)
+        rows = [line for line, row in known if all(row[name] == cell for name, cell in self._fixed.items())]
+        if len(set(rows)) < _FEWEST:
+            label = " and ".join(f"{name} {brief(value)}" for name, value in self._fixed.items())
+            raise InputError(
+                f"the corpus has {len(set(rows))} different rows with {label}, and each label needs {_FEWEST}; add "
+                "some, or leave the column out of the corpus, so that every row is offered with each label"
+            )
+        return rows
+
+    @property
+    def longest(self) -> float:
+        """The largest norm of an embedding of a row."""
+        return largest_norm(self.schema)
 
     def telling(self, samples: Samples) -> list[str]:
         """Return all texts of rows: a text tells who wrote it, whatever the other cells are."""
@@ -100,7 +132,7 @@ class Mixed(Modality):
 
     def written(self, writer: TextWriter, painter: object = None) -> Generator:  # noqa: ARG002  (no pictures)
         """Return the generator that draws cells and lets `writer` write the texts."""
-        return MixedGenerator(self.schema, writer, writer.prompts.given)
+        return MixedGenerator(self.schema, writer, writer.prompts.given, fixed=self._fixed)
 
     def compared(self, embedder: Embedder) -> Embedder:
         """Return the embedder of rows that compares their texts by `embedder`."""
@@ -119,7 +151,7 @@ class Mixed(Modality):
 
     def publish(self, samples: Samples) -> dict[str, pa.Array]:
         """Return the columns of the table."""
-        rows = [json.loads(line) for line in samples]
+        rows = [json.loads(line) for line in contents_of(samples)]
         kinds = {} if self._schema is None else {name: _type(column) for name, column in self._schema.columns.items()}
         return {name: pa.array([row[name] for row in rows], kinds.get(name)) for name in (rows[0] if rows else ())}
 
@@ -129,22 +161,38 @@ class Mixed(Modality):
 
     def lines(self, samples: Samples) -> list[str]:
         """Format each row as its cells and texts with the names of their columns."""
-        return [" · ".join(f"{name}: {_shown(cell)}" for name, cell in json.loads(line).items()) for line in samples]
+        rows = map(json.loads, contents_of(samples))
+        return [" · ".join(f"{name}: {_shown(cell)}" for name, cell in row.items()) for row in rows]
 
     def paragraphs(self, samples: Samples) -> list[str]:
         """Format each row as a line of cells, and a line for each text and for each turn of a conversation."""
         texts = () if self._schema is None else tuple(self._schema.texts)
-        return [_paragraphs(json.loads(line), texts) for line in samples]
+        return [_paragraphs(json.loads(line), texts) for line in contents_of(samples)]
 
     def wording(self, samples: Samples) -> list[str]:
         """Return the texts of each row: those of the schema, or if it is not known all cells that are texts."""
         named = None if self._schema is None else set(self._schema.texts)
-        return [_words(json.loads(line), named) for line in samples]
+        return [_words(json.loads(line), named) for line in contents_of(samples)]
 
     def choices(self) -> dict[str, tuple[str, ...]]:
         """Return the choices of the schema."""
         columns = {} if self.schema.cells is None else self.schema.cells.columns
         return {name: tuple(map(str, column.values)) for name, column in columns.items() if isinstance(column, Choices)}
+
+    def possible_labels(self, column: str) -> tuple[str, ...]:
+        """Return the choices of the column, which must have one in every row."""
+        known = self.choices()
+        if column not in known:
+            raise InputError(
+                f"label must name a column of choices of the schema, got {brief(column)}; name one of "
+                f"{', '.join(map(brief, known)) or 'them after adding it'}"
+            )
+        if self.schema.columns[column].missing:
+            raise InputError(
+                f"column {brief(column)} may be empty, and a label never is; set missing = false there, or add a "
+                "choice for what is empty"
+            )
+        return known[column]
 
     def labels(self, samples: Samples, label: str | None) -> Samples | None:
         """Return the cells of the column `label`, which must hold no texts."""
@@ -155,7 +203,7 @@ class Mixed(Modality):
                 f"{label!r} is not a column without texts of the schema; name one of "
                 f"{[name for name in self.schema.names if name not in self.schema.texts]}"
             )
-        return as_samples([str(json.loads(row)[label]) for row in samples])
+        return as_samples([str(json.loads(row)[label]) for row in contents_of(samples)])
 
     def features(self, samples: Samples, points: Points, label: str | None) -> Points:  # noqa: ARG002  (in the points)
         """Return the points of all other columns."""

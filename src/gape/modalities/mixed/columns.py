@@ -1,8 +1,8 @@
 """Columns of texts, which a language model writes, and how the choices beside them are told to it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from gape._support.values import brief
 from gape.core.errors import InputError
@@ -25,6 +25,10 @@ class Prose:
     def read(self, cell: object, where: str) -> str | None:
         """Return the value of a private cell; None if it is empty."""
         return record_text(cell, where)
+
+    def without(self, name: str) -> Self:
+        """Return the column in a schema without the column `name`, with which it then need not agree."""
+        return replace(self, agrees=None if self.agrees is None else tuple(one for one in self.agrees if one != name))
 
     def shown(self, value: object) -> str:
         """Return the value of a cell as a text."""

@@ -11,6 +11,7 @@ from gape.embedders.privacy import for_public_samples
 from gape.modalities.mixed.schema import MixedSchema
 from gape.modalities.rows.columns import Choices, Column
 from gape.modalities.rows.embedder import RowEmbedder
+from gape.modalities.rows.schema import Schema
 
 # Mean squared distance between two texts of one domain, embedded with length 1 by all-MiniLM-L6-v2.
 APART = 1.25**2
@@ -50,16 +51,8 @@ class MixedEmbedder:
         parts = [part * math.sqrt(share / len(parts)) for part in parts]
         if self.schema.cells is not None:
             points = RowEmbedder(self.schema.cells).embed(self.schema.cell_lines(cells))
-            parts.insert(0, points * math.sqrt(share) * self._cell_scale)
+            parts.insert(0, points * math.sqrt(share) * cell_scale(self.schema.cells))
         return np.concatenate(parts, axis=1).astype(np.float32)
-
-    @property
-    def _cell_scale(self) -> float:
-        columns = {} if self.schema.cells is None else self.schema.cells.columns
-        weights = {} if self.schema.cells is None else self.schema.cells.weights
-        mean_weight = sum(weights.get(name, 1.0) for name in columns) / len(columns)
-        # RowEmbedder divides by the sum of the weights; here a heavier column must not make the others lighter.
-        return math.sqrt(mean_weight * APART / float(np.mean([expected_distance(each) for each in columns.values()])))
 
     def _texts(self, name: str, texts: list[str | None]) -> Points:
         """Embed a column of texts. A missing one is as far from all others as unrelated texts are from each other."""
@@ -70,6 +63,20 @@ class MixedEmbedder:
         full[written, :-1], full[written, -1] = points, 0.0
         column = full if self.schema.texts[name].missing else full[:, :-1]
         return column * np.float32(math.sqrt(self.schema.weights.get(name, 1.0)))
+
+
+def cell_scale(schema: Schema) -> float:
+    """Return what the points of cells are multiplied by, so that they count as much as texts."""
+    columns = schema.columns
+    mean_weight = sum(schema.weights.get(name, 1.0) for name in columns) / len(columns)
+    # RowEmbedder divides by the sum of the weights; here a heavier column must not make the others lighter.
+    return math.sqrt(mean_weight * APART / float(np.mean([expected_distance(each) for each in columns.values()])))
+
+
+def largest_norm(schema: MixedSchema) -> float:
+    """Return a bound on the norm of the embedding of a row, if those of texts and of cells are at most 1."""
+    texts = float(np.mean([schema.weights.get(name, 1.0) for name in schema.texts]))
+    return math.sqrt(texts if schema.cells is None else (texts + cell_scale(schema.cells) ** 2) / 2)
 
 
 def embed_windows(embedder: Embedder, texts: list[str]) -> Points:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ from gape.modalities.mixed.conversing import TurnsWriter
 from gape.modalities.mixed.schema import MixedSchema
 from gape.modalities.mixed.turns import Turns
 from gape.modalities.rows.generator import RowGenerator
+from gape.modalities.rows.schema import Schema
 
 _UNTOLD = Telling()
 Kind: TypeAlias = Literal["text", "cells", "both"]  # what a variation changes
@@ -34,7 +35,7 @@ class MixedGenerator:
     is varied at scale s. Otherwise a share `cell_share` of s of the cells changes, as in a table: with probability
     `cells_only` under the same texts, so that votes tell which cells a text goes with, and else each text that must
     agree with something that changed is written again as a whole, after its old form. If the model does not deliver a
-    text, the sample is used unchanged.
+    text, the sample is used unchanged. The cells in `fixed` are the same in all rows, and never change.
     """
 
     schema: MixedSchema
@@ -43,6 +44,7 @@ class MixedGenerator:
     text_only: float = 0.5
     cells_only: float = 0.5
     cell_share: float = 1 / 3
+    fixed: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         shares = self.text_only, self.cells_only, self.cell_share
@@ -80,7 +82,8 @@ class MixedGenerator:
     def topics(self) -> Samples:
         """Return a row for each topic. Their cells are the same, so that the topics alone tell them apart."""
         outline = {} if self._rows is None else json.loads(self._rows.random(1, np.random.default_rng(0))[0])
-        return self._lines([{**outline, **dict.fromkeys(self.schema.texts, topic)} for topic in self.writer.topics()])
+        cells = {**outline, **self.fixed}
+        return self._lines([{**cells, **dict.fromkeys(self.schema.texts, topic)} for topic in self.writer.topics()])
 
     def favouring(self, shares: Floats) -> "MixedGenerator":
         """Return the generator whose texts are about topics with these probabilities."""
@@ -100,7 +103,7 @@ class MixedGenerator:
         before = self._parsed(samples)
         rows, kinds = self._moved(before, scales, rng)
         for index, cells in enumerate(wanted):
-            rows[index].update({name: self._cell(name, value) for name, value in cells.items()})
+            rows[index].update({name: self.schema.cell(name, value) for name, value in cells.items()})
             if cells:
                 kinds[index] = "text"
         chosen = [self._one_text(row, rng) if kinds[index] == "text" else None for index, row in enumerate(rows)]
@@ -122,7 +125,7 @@ class MixedGenerator:
 
     def _moved(self, before: Sequence[_Row], scales: Floats, rng: np.random.Generator) -> tuple[list[_Row], list[Kind]]:
         """Return the rows with the cells of their variations, and what kind of variation each of them is."""
-        rows, kinds = [dict(row) for row in before], list[Kind](["text"] * len(before))
+        rows, kinds = [{**row, **self.fixed} for row in before], list[Kind](["text"] * len(before))
         if self._rows is None:
             return rows, kinds
         moved, alone = rng.random(len(rows)) >= self.text_only, rng.random(len(rows)) < self.cells_only
@@ -133,9 +136,15 @@ class MixedGenerator:
         return rows, kinds
 
     @property
-    def _rows(self) -> RowGenerator | None:
+    def _outline(self) -> Schema | None:
+        """The columns that variations may change, besides texts; None if there are none."""
         outline = self.schema.outline
-        return None if outline is None else RowGenerator(outline)
+        free = {} if outline is None else {name: own for name, own in outline.columns.items() if name not in self.fixed}
+        return Schema(free) if free else None
+
+    @property
+    def _rows(self) -> RowGenerator | None:
+        return None if self._outline is None else RowGenerator(self._outline)
 
     def _draft(
         self, name: str, row: _Row, before: _Row, scale: float, rng: np.random.Generator, kind: Kind, *, varied: bool
@@ -185,13 +194,6 @@ class MixedGenerator:
         writer = replace(self.writer, prompts=prompts)
         return TurnsWriter(writer, text) if isinstance(text, Turns) else writer
 
-    def _cell(self, name: str, value: str) -> Any:
-        """Return the value of a cell that is written as `value`."""
-        column = None if self.schema.cells is None else self.schema.cells.columns.get(name)
-        if column is None:
-            raise InputError(f"{name!r} is not a column without texts; name one of them")
-        return column.cell(column.code(value))
-
     def _one_text(self, row: _Row, rng: np.random.Generator) -> str | None:
         written = [name for name in self.schema.texts if row[name] is not None]
         return written[int(rng.integers(len(written)))] if written else None
@@ -199,17 +201,16 @@ class MixedGenerator:
     def _outlines(self, lines: Samples | None, count: int) -> list[_Row]:
         """Return rows with their cells, and an empty text wherever there should be one."""
         if lines is None:
-            return [dict.fromkeys(self.schema.texts, "") for _ in range(count)]
+            return [{**self.fixed, **dict.fromkeys(self.schema.texts, "")} for _ in range(count)]
         return [self._outlined(json.loads(line), {}) for line in lines]
 
     def _outlined(self, outline: _Row, before: _Row) -> _Row:
         """Return the cells of an outline with the texts from before, where there should be one."""
         texts = {name: None if outline.get(name) == "empty" else before.get(name) or "" for name in self.schema.texts}
-        return {**outline, **texts}
+        return {**outline, **self.fixed, **texts}
 
     def _outline_lines(self, rows: Sequence[_Row]) -> Samples:
-        outline = self.schema.outline
-        names = () if outline is None else tuple(outline.columns)
+        names = () if self._outline is None else tuple(self._outline.columns)
         presence = {name: ["empty" if row[name] is None else "written" for row in rows] for name in self.schema.texts}
         return self.schema.cell_lines(
             [

@@ -24,7 +24,7 @@ All of it must be public knowledge.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,27 @@ class MixedSchema:
         before = self.names[: self.names.index(name)]
         return tuple(other for other in self.names if other not in self.texts or other in before)
 
+    def cell(self, name: str, value: str) -> Any:
+        """Return the value of a cell that is written as `value`."""
+        column = None if self.cells is None else self.cells.columns.get(name)
+        if column is None:
+            raise InputError(f"{name!r} is not a column without texts; name one of them")
+        try:
+            return column.cell(column.code(value))
+        except ValueError as error:
+            raise InputError(f"{brief(value)} is {error} for column {brief(name)}; use a value of the schema") from None
+
+    def without(self, name: str) -> "MixedSchema":
+        """Return the schema of all columns but one that holds no texts."""
+        alone = self.cells is None or len(self.cells.columns) == 1
+        return replace(
+            self,
+            names=tuple(other for other in self.names if other != name),
+            cells=None if self.cells is None or alone else self.cells.without(name),
+            texts={own: text.without(name) for own, text in self.texts.items()},
+            telling={other: telling for other, telling in self.telling.items() if other != name},
+        )
+
     def row(self, cells: Sequence[Any], where: str) -> str:
         """Return a row of private cells, in the order of the columns, as a line of JSON. No message quotes a cell."""
         given = dict(zip(self.names, cells, strict=True))
@@ -126,7 +147,7 @@ class MixedSchema:
             row[name] = text.read(given[name], f"{where}, in column {name!r},")
             if row[name] is None and not text.missing:
                 raise InputError(f"{where} is empty in column {name!r}; fill it in, or set missing = true there")
-        return self._line(row)
+        return self.line(row)
 
     def split(self, lines: Samples) -> tuple[list[dict[str, Any]], dict[str, list[str | None]]]:
         """Return the cells of rows, (n,), and their texts by column, (n,) each; None for a missing text."""
@@ -151,7 +172,7 @@ class MixedSchema:
         for index, others in enumerate(cells):
             written = {name: texts[name][index] for name in self.texts}
             values = {name: None if text is None else self.texts[name].value(text) for name, text in written.items()}
-            rows.append(self._line({**others, **values}))
+            rows.append(self.line({**others, **values}))
         return as_samples(rows)
 
     def cell_lines(self, cells: Sequence[Mapping[str, Any]]) -> Samples:
@@ -163,5 +184,6 @@ class MixedSchema:
             raise InputError(f"{name!r} is not a column of the schema; name one of {list(self.names)}")
         return self.cells.columns[name]
 
-    def _line(self, row: Mapping[str, Any]) -> str:
+    def line(self, row: Mapping[str, Any]) -> str:
+        """Return a row as a line of JSON, in the order of the columns."""
         return json.dumps({name: row[name] for name in self.names}, ensure_ascii=False)

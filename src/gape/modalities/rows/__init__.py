@@ -102,7 +102,7 @@ class Rows(Modality):
         """Read the rows of a table as the cells that a survey asks about, by blocks."""
         return load_cells(source, self.schema, columns.user)
 
-    def read_corpus(self, path: str, column: str | None) -> Samples:  # noqa: ARG002  (all columns count)
+    def read_corpus(self, path: str, columns: Columns) -> Samples:  # noqa: ARG002  (all columns count)
         """Read public rows."""
         return load_rows(path, self.schema).content
 

@@ -37,13 +37,13 @@ class Text(Modality):
         """Read texts, with their labels and users if these columns are named."""
         return load_texts(source, columns.text, columns.label, columns.user)
 
-    def read_corpus(self, path: str, column: str | None) -> Samples:
+    def read_corpus(self, path: str, columns: Columns) -> Samples:
         """Read public texts."""
-        return load_texts(path, column).content
+        return load_texts(path, columns.text).content
 
-    def check_corpus(self, path: str, column: str | None) -> None:
+    def check_corpus(self, path: str, columns: Columns) -> None:
         """Reject a corpus without a clear column of texts, without reading all of it."""
-        choose_columns(open_table(path), column, None, None)
+        choose_columns(open_table(path), columns.text, None, None)
 
     @classmethod
     def rehearsal(cls) -> Rehearsal:

@@ -247,10 +247,9 @@ class SettingsFolder:
             repeating=_repeating(record) if record and record.modality.has_words else None,
         )
 
-    @property
-    def recorded_selector(self) -> str | None:
-        """The description of the selector that the run inside began with, once it has begun."""
-        return self._begun.parts["selector"] if self._begun else None
+    def recorded(self, part: str) -> str | None:
+        """Return the description of the generator or selector that the run inside began with, once it has begun."""
+        return self._begun.parts[part] if self._begun else None
 
     @property
     def _begun(self) -> Begun | None:
