@@ -25,7 +25,8 @@ from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import SecureNoise
 from gape.report import write_report
 from gape.runs.folder.record import read_statement
-from gape.runs.folder.rounds import RunFolder, VersionWarning, read_begun, versions_in_words
+from gape.runs.folder.rounds import RunFolder, read_begun
+from gape.runs.folder.versions import VersionWarning, versions_in_words
 from gape.runs.run import run
 from gape.voting.electorate import LocalElectorate
 from report.reading import words_of

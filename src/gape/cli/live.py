@@ -12,7 +12,7 @@ from rich.progress import Progress as Bar
 
 from gape.cli.shared import duration_in_words, notes
 from gape.runs.advice import LONG
-from gape.runs.folder.rounds import VersionWarning
+from gape.runs.folder.versions import VersionWarning
 from gape.runs.progress import Progress
 
 _TO_JUDGE = 16  # answers from which the time left can be told

@@ -19,8 +19,8 @@ from gape.runs.expand import expand as expand_run
 from gape.runs.export import Format
 from gape.runs.export import export as export_run
 from gape.runs.folder.layout import Layout
-from gape.runs.folder.rounds import versions_in_words
 from gape.runs.folder.stored import SettingsFolder, Status
+from gape.runs.folder.versions import versions_in_words
 
 Run = Annotated[Path, typer.Argument(help="Folder of the run.")]
 

@@ -23,22 +23,13 @@ from gape.generators.resampled import ResampledText
 from gape.language.request import LanguageModel
 from gape.metrics.measure import Measure, Scoring
 from gape.modalities.arrow import samples_from_arrow, samples_to_arrow
-from gape.modalities.records import Records
+from gape.modalities.records import Columns, Records
 from gape.privacy.accounting import Neighbours
 
 TextWriter: TypeAlias = ResampledText | PromptedText
 Groups = dict[str, tuple[Measure, ...]]  # the measures of an evaluation, under their headings
 
 _SHOWN_NUMBERS = 6  # most numbers of a vector that are shown
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The names of the columns of the private data; None if a column is not named."""
-
-    text: str | None = None
-    label: str | None = None
-    user: str | None = None
 
 
 @dataclass(frozen=True)

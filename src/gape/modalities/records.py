@@ -22,6 +22,15 @@ _WHOLE = re.compile(r"([+-]?\d{1,40})\.0+")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,8})?")  # numbers that decimal arithmetic does not round
 
 
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns of the private data; None if a column is not named."""
+
+    text: str | None = None
+    label: str | None = None
+    user: str | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Records:
     """Private records and, if requested, the label and the user of each. The repr shows none of them."""

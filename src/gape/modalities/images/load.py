@@ -11,9 +11,8 @@ from gape.core.errors import InputError
 from gape.core.types import as_samples
 from gape.embedders.images.decoding import read_image, read_pixels, require_pillow
 from gape.embedders.images.png import DIGITS, Shape, encode
-from gape.modalities.base import Columns
 from gape.modalities.images.sources import Source, open_source
-from gape.modalities.records import Records
+from gape.modalities.records import Columns, Records
 
 
 def load_images(source: object, shape: Shape | None = None, columns: Columns | None = None) -> Records:

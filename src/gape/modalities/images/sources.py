@@ -15,9 +15,8 @@ import numpy as np
 
 from gape.core.errors import InputError
 from gape.embedders.images.decoding import MOST_BYTES, MOST_PIXELS
-from gape.modalities.base import Columns
 from gape.modalities.files import refuse_links
-from gape.modalities.records import open_table, record_name, record_user
+from gape.modalities.records import Columns, open_table, record_name, record_user
 from gape.modalities.tables import Table, missing, reading, shown
 
 Raw: TypeAlias = bytes | np.ndarray[Any, Any]  # an image file, or pixels

@@ -17,8 +17,8 @@ from gape.core.protocols import Embedder, Generator, SurveyGenerator
 from gape.core.types import Points, Samples, as_samples
 from gape.metrics.measure import Scoring
 from gape.metrics.usefulness import classify
-from gape.modalities.base import Columns, Groups, Modality, Rehearsal
-from gape.modalities.records import Records
+from gape.modalities.base import Groups, Modality, Rehearsal
+from gape.modalities.records import Columns, Records
 from gape.modalities.rows.coded import load_cells
 from gape.modalities.rows.embedder import RowEmbedder
 from gape.modalities.rows.generator import RowGenerator

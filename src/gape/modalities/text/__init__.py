@@ -5,8 +5,8 @@ from __future__ import annotations
 from gape.core.protocols import Embedder
 from gape.core.types import Samples
 from gape.metrics.measure import Measure, Scoring
-from gape.modalities.base import Columns, Groups, Modality, Rehearsal
-from gape.modalities.records import Records, choose_columns, open_table
+from gape.modalities.base import Groups, Modality, Rehearsal
+from gape.modalities.records import Columns, Records, choose_columns, open_table
 from gape.modalities.text.load import load_texts
 from gape.modalities.text.measures import (
     next_word_measures,

@@ -9,8 +9,8 @@ import numpy as np
 from gape.core.errors import InputError
 from gape.core.protocols import Embedder
 from gape.embedders.identity import IdentityEmbedder
-from gape.modalities.base import Columns, Modality
-from gape.modalities.records import Records
+from gape.modalities.base import Modality
+from gape.modalities.records import Columns, Records
 
 __all__ = ["Vectors"]
 

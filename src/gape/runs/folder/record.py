@@ -26,8 +26,9 @@ from gape.modalities import Modality, modality, modality_of
 from gape.privacy.accounting import Neighbours, delta_spent, spent
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.folder.layout import Layout, RoundFiles
-from gape.runs.folder.rounds import Begun, Versions, read_begun, read_rewritten, read_samples
+from gape.runs.folder.rounds import Begun, read_begun, read_rewritten, read_samples
 from gape.runs.folder.sealed import SealedSettings, read_sealed
+from gape.runs.folder.versions import Versions
 from gape.runs.settings import Settings
 
 EPSILON_TOLERANCE = 1e-6  # relative: `spent` is computed to 1e-8

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 import secrets
-import sys
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -39,36 +34,14 @@ from gape.modalities.arrow import samples_from_arrow
 from gape.privacy.accounting import Neighbours
 from gape.privacy.statement import PrivacyStatement
 from gape.runs.folder.layout import Layout, RoundFiles
+from gape.runs.folder.versions import WORD, Versions, continued, versions_in
 
 _FORMAT = 1
 # An extended run has more rounds and a larger epsilon at the same noise.
 _MAY_GROW = {"rounds", "epsilon"}
 
-# Packages whose version affects the result: always, and if the process has loaded them.
-_DECISIVE = ("numpy", "scipy", "numba", "opendp")
-_WHERE_LOADED = (
-    *("onnxruntime", "tokenizers", "xllamacpp", "openvino_genai"),
-    *("torch", "transformers", "sentence_transformers"),
-)
-_WORD = re.compile(r"[\w.+!-]{1,60}")  # a name or a version; both appear in reports
 _LARGEST_NUMBER = 2**53  # of rounds, samples and seeds
 _AS_COLUMNS = frozenset({"indices", "believed", "label_votes"})  # parts of a selection
-
-
-class VersionWarning(UserWarning):
-    """A run is resumed with other versions than those that made it so far."""
-
-
-@dataclass(frozen=True)
-class Versions:
-    """The versions that made a run from some round on: of this package, and of those that affect the result."""
-
-    since: int  # the first round that they made; 0 is the start
-    packages: dict[str, str]
-
-    def changed(self, now: dict[str, str]) -> list[str]:
-        """Name the packages that have another version now."""
-        return [name for name, old in self.packages.items() if now.get(name, old) != old]
 
 
 @dataclass(frozen=True)
@@ -144,8 +117,9 @@ class RunFolder:
         file = self._layout.begun
         if self._change == "new" and file.exists():
             raise RunError(f"another process has begun a run in {self.path}; wait for it to end, and resume that one")
-        before = _versions_in(self._settings)
-        versions = self._versions_from(before)
+        before = versions_in(self._settings)
+        since = len(self._layout.complete())
+        versions = continued(before, self.path, finished=since > self.plan.rounds, since=since)
         if self._change or versions != before:
             write_json(file, self._settings | {"versions": [asdict(recorded) for recorded in versions]})
 
@@ -156,25 +130,6 @@ class RunFolder:
             internal.chmod(0o700)
             self._layout.rounds.mkdir(exist_ok=True)
             self._made = True
-
-    def _versions_from(self, before: Sequence[Versions]) -> list[Versions]:
-        """Add the current versions to those that made the run so far, if they differ and the run is unfinished."""
-        since = len(self._layout.complete())
-        now = _versions_now()
-        changed = before[-1].changed(now) if before else []
-        if since > self.plan.rounds or (before and not changed):
-            return list(before)
-        if changed:
-            old, new = (
-                ", ".join(f"{name} {packages[name]}" for name in changed) for packages in (before[-1].packages, now)
-            )
-            warnings.warn(
-                f"{self.path} was made with {old} so far and is resumed with {new}; complete rounds stay unchanged, "
-                "and later ones may differ from what they would have been",
-                VersionWarning,
-                stacklevel=4,
-            )
-        return [*before, Versions(since, now)]
 
     def save(self, state: State) -> None:
         """Store what a state adds to the one before it."""
@@ -322,46 +277,12 @@ def read_begun(path: str | Path) -> Begun:
         if len(settings["parts"]) != len(known) or not all(isinstance(word, str) for word in words):
             raise TypeError
         modality = settings.get("modality")
-        if modality is not None and not _WORD.fullmatch(modality):
+        if modality is not None and not WORD.fullmatch(modality):
             raise ValueError
         plan = _plan_in(settings["plan"])
-        return Begun(settings["run"], settings["ledger"], plan, known, modality, _versions_in(settings))
+        return Begun(settings["run"], settings["ledger"], plan, known, modality, versions_in(settings))
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise RunError(f"{file} was not written by a run ({type(error).__name__}); restore it from a copy") from error
-
-
-def versions_in_words(versions: Sequence[Versions]) -> str:
-    """List the versions that made a run, and the rounds from which on they changed."""
-    parts = []
-    for index, current in enumerate(versions):
-        names = versions[index - 1].changed(current.packages) if index else list(current.packages)
-        since = f"from round {current.since} on " if current.since else ""
-        parts.append(since + ", ".join(f"{name} {current.packages[name]}" for name in names))
-    return "; ".join(parts)
-
-
-def _versions_now() -> dict[str, str]:
-    from gape import __version__  # noqa: PLC0415  (the package imports this module)
-
-    versions = {"gape": __version__}
-    for name in (*_DECISIVE, *(name for name in _WHERE_LOADED if name in sys.modules)):
-        with suppress(PackageNotFoundError):
-            versions[name] = _installed(name)
-    return versions
-
-
-@cache  # because a package's description is long, and stays the same while it is loaded
-def _installed(name: str) -> str:
-    return version(name)
-
-
-def _versions_in(settings: dict[str, Any]) -> list[Versions]:
-    recorded = settings.get("versions", [])
-    versions = [Versions(int(entry["since"]), dict(entry["packages"])) for entry in recorded]
-    words = (word for entry in versions for pair in entry.packages.items() for word in pair)
-    if not all(_WORD.fullmatch(word) for word in words) or not all(entry.packages for entry in versions):
-        raise ValueError("versions")
-    return versions
 
 
 def _diagnostics(state: State) -> dict[str, Any]:

@@ -28,8 +28,9 @@ from gape.privacy.statement import PrivacyStatement
 from gape.runs.electorate import Private, text_fingerprint, unit_of
 from gape.runs.folder.layout import Layout
 from gape.runs.folder.record import RunRecord, read_begun_run, read_finished, read_run
-from gape.runs.folder.rounds import Begun, Versions, read_begun, read_writers
+from gape.runs.folder.rounds import Begun, read_begun, read_writers
 from gape.runs.folder.sealed import SealedSettings, read_sealed, write_sealed
+from gape.runs.folder.versions import Versions
 from gape.runs.paths import anchored
 from gape.runs.reach import OUTSIDE, Use, confined
 from gape.runs.settings import OPERATIONAL, Settings
