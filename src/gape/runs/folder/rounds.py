@@ -44,6 +44,7 @@ _FORMAT = 1
 # An extended run has more rounds and a larger epsilon at the same noise.
 _MAY_GROW = {"rounds", "epsilon"}
 
+_installed = cache(version)  # reading the descriptions of packages would take a third of a small run
 # Packages whose version affects the result: always, and if the process has loaded them.
 _DECISIVE = ("numpy", "scipy", "numba", "opendp")
 _WHERE_LOADED = (
@@ -348,11 +349,6 @@ def _versions_now() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             versions[name] = _installed(name)
     return versions
-
-
-@cache  # because a package's description is long, and stays the same while it is loaded
-def _installed(name: str) -> str:
-    return version(name)
 
 
 def _versions_in(settings: dict[str, Any]) -> list[Versions]:
