@@ -7,8 +7,8 @@ and never asks which one it is. `docs/modalities.md` writes one from scratch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -39,6 +39,7 @@ class Columns:
     text: str | None = None
     label: str | None = None
     user: str | None = None
+    listener: Callable[[int], None] | None = field(default=None, compare=False)  # receives how many rows are read
 
 
 @dataclass(frozen=True)

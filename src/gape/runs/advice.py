@@ -199,7 +199,7 @@ def _survey_remarks(plan: Plan, units: int) -> list[str]:
     share = 3 * plan.sigma / units
     noise = f"A count that is asked for once has noise of {plan.sigma:.3g}"
     remarks = [
-        f"{noise}, so cells with less than {share:.1%} of the records are lost in it.",
+        f"{noise}, so cells with less than {100 * share:.2g}% of the records are lost in it.",
         "Columns, and pairs of columns that depend on each other, are asked for many times.",
     ]
     if share > LARGEST_CELL:

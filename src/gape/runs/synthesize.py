@@ -149,7 +149,7 @@ def run_in(
     """Do what `run_text` does in a folder that is open already."""
     folder.refuse_foreign()
     report = progress or (lambda _: None)
-    with engaged(settings, source, lambda: report(_embedding_by_workers(settings))) as private:
+    with engaged(settings, source, lambda doing: report(early(settings, doing))) as private:
         settings = folder.same_run(resolved(settings, private).anchored())
         if not folder.finished:
             return _run(folder, settings, private, report, noise)
@@ -291,9 +291,8 @@ def _writer(
         yield model
 
 
-def _embedding_by_workers(settings: Settings) -> Progress:
+def early(settings: Settings, doing: str) -> Progress:
     """Return the progress while the amount of work is not known yet."""
-    doing = f"workers read and embed the private {settings.records.nouns}"
     return Progress(doing, round=0, rounds=settings.rounds, written=0, texts=0, asked=0, tokens=0, cost=0.0)
 
 

@@ -1,8 +1,10 @@
 """Runs of tables with the default settings: a survey and no rounds. And runs with a survey and rounds, and a kill."""
 
 import json
+import sys
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -177,3 +179,35 @@ def test_the_number_of_records_may_be_private(folder: Path, tmp_path: Path) -> N
     found = audit_run(tmp_path / "run", tmp_path / "ledger")
     assert found.passed, found.text()
     assert "the number of records" not in (tmp_path / "run" / "release" / "PRIVACY.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [({}, ", 3,000 so far"), ({"user": "keeper"}, ""), ({"neighbours": "add_remove", "delta": 1e-5}, "")],
+)
+def test_reading_reports_how_far_it_is_unless_the_number_of_records_is_private(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: dict[str, Any], told: str
+) -> None:
+    monkeypatch.setattr("gape.runs.electorate._INTERVAL", 0.0)
+    seen: list[gape.Progress] = []
+    run_text(settings_of(folder, samples=50, ledger=":memory:", **chosen), tmp_path / "run", progress=seen.append)
+    reading = [now.doing for now in seen if now.doing.startswith("reading")]
+    assert reading[-1] == f"reading the private rows{told}"
+    assert seen[-1].doing == "done"
+
+
+def test_a_plan_says_that_it_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gape.runs.electorate._INTERVAL", 0.0)
+    asked = ["--schema", str(folder / "schema.toml"), "--epsilon", "1"]
+    printed = command("plan", str(folder / "private.csv"), *asked)
+    assert printed.exit_code == 0
+    assert "Start: reading the private rows, 3,000 so far" in printed.stderr
+
+
+def test_a_notebook_shows_a_survey(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    package = SimpleNamespace(HTML=str, display=lambda _, **__: SimpleNamespace(update=shown.append))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(display=package))
+    monkeypatch.setitem(sys.modules, "IPython.display", package)
+    run_text(settings_of(folder, samples=50, ledger=":memory:"), tmp_path / "run", progress=gape.NotebookProgress())
+    assert shown[-1].startswith('<progress value="1.000" max="1">')

@@ -95,12 +95,12 @@ class Rows(Modality):
 
     def read(self, source: object, columns: Columns) -> Records:
         """Read the rows of a table."""
-        rows = load_rows(source, self.schema, columns.user, MOST_HELD)
+        rows = load_rows(source, self.schema, columns.user, MOST_HELD, columns.listener)
         return rows if columns.label is None else replace(rows, labels=self.labels(rows.content, columns.label))
 
     def read_surveyed(self, source: object, columns: Columns) -> Records:
         """Read the rows of a table as the cells that a survey asks about, by blocks."""
-        return load_cells(source, self.schema, columns.user)
+        return load_cells(source, self.schema, columns.user, columns.listener)
 
     def read_corpus(self, path: str, column: str | None) -> Samples:  # noqa: ARG002  (all columns count)
         """Read public rows."""

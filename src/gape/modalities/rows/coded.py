@@ -6,7 +6,7 @@ again row by row, so that results and errors are those of `load_rows`.
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from hashlib import blake2b
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from gape.core.errors import InputError
 from gape.core.types import Floats
-from gape.modalities.records import Records, record_user
+from gape.modalities.records import Records, counted, record_user
 from gape.modalities.rows.cells import Cells
 from gape.modalities.rows.columns import Column, Numbers
 from gape.modalities.rows.load import content_of, open_rows
@@ -28,7 +28,9 @@ _PLAIN: set[type] = {str, int, bool, date}  # types whose equal values are alike
 _USER = 8  # bytes of the digest that stands for a user
 
 
-def load_cells(source: object, schema: Schema, user: str | None = None) -> Records:
+def load_cells(
+    source: object, schema: Schema, user: str | None = None, listener: Callable[[int], None] | None = None
+) -> Records:
     """Read what `load_rows` reads as cells of a survey, (n, columns), and their users as numbers.
 
     The records are identified for the ledger while they are read, by the same digest. Users are told apart by 64 bits
@@ -39,7 +41,7 @@ def load_cells(source: object, schema: Schema, user: str | None = None) -> Recor
     coders = [Coder(*each) for each in zip(schema.columns.values(), schema.blanks, strict=True)]
     cells, known, number = Cells(schema), DatasetDigest(), 0
     held, users = bytearray(), bytearray()  # they grow in place, unlike a list of arrays that is joined at the end
-    for rows in _blocks(table.rows(once)):
+    for rows in _blocks(counted(table.rows(once), listener)):
         columns = list(zip(*rows, strict=True))
         places = [f"{table.row} {number + index} of {table.source}" for index in range(1, len(rows) + 1)]
         owners = None if user is None else columns[once.index(user)]
