@@ -2,8 +2,9 @@
 
 import json
 from collections import defaultdict
+from math import sqrt
 from pathlib import Path
-from statistics import mean
+from statistics import mean, variance
 
 import pytest
 from experiments.tables import beside
@@ -84,3 +85,23 @@ def test_the_rule_of_tab_pe_teaches_more_where_many_columns_depend_on_each_other
     assert scores["Tab-PE", epsilon]["AUC"] > scores["survey", epsilon]["AUC"] + ahead
     assert abs(scores["rounds", epsilon]["AUC"] - scores["survey", epsilon]["AUC"]) < 0.015
     assert scores["survey", epsilon]["TV1"] < scores["Tab-PE", epsilon]["TV1"] / 1.5
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_an_expansion_is_not_worse_than_the_run(table: str) -> None:
+    scores = means(table)
+    run, expanded = scores["survey", 1.0], scores["survey, expanded", 1.0]
+    assert expanded["TV1"] < run["TV1"] + 0.0002
+    assert expanded["TV2"] < run["TV2"]
+    assert expanded["AUC"] > run["AUC"]
+
+
+def test_w1_of_an_expansion_differs_by_less_than_draws_do() -> None:
+    drawn = defaultdict(list)
+    for line in map(json.loads, (RESULTS.parent / "drawn.jsonl").read_text().splitlines()):
+        drawn[line["table"], line["way"]].append(line["W1"])
+    run, expanded = drawn["adult", "survey"], drawn["adult", "survey, expanded"]
+    assert len(run) == len(expanded) == 30
+    apart, error = mean(expanded) - mean(run), sqrt(variance(run) / 30 + variance(expanded) / 30)
+    assert (round(apart, 4), round(error, 4)) == (0.0003, 0.0005)
+    assert [round(apart + side * 1.96 * error, 4) for side in (-1, 1)] == [-0.0006, 0.0012]

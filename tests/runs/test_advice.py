@@ -166,3 +166,16 @@ def test_of_users_with_several_votes_each_record_has_its_share() -> None:
 def test_a_candidate_gets_no_more_votes_than_there_are_records() -> None:
     plan = Plan(epsilon=1.0, delta=1e-5, rounds=1, samples=10, votes_per_record=10**6, votes_per_unit=10**6)
     assert outlook(plan, 250, WritingFigures()).votes_per_candidate == 250
+
+
+@pytest.mark.parametrize(
+    ("units", "lost"),
+    [
+        (10, "so a cell with all records is lost in it"),
+        (1_000, "so cells with less than 6.5% of the records are lost in it"),
+        (300_000, "so cells with less than 0.022% of the records are lost in it"),
+    ],
+)
+def test_a_survey_says_how_large_a_cell_must_be(units: int, lost: str) -> None:
+    plan = Plan(epsilon=1.0, delta=1e-6, rounds=0, samples=10, answers=(9, 4))
+    assert lost in outlook(plan, units, WritingFigures()).remarks[0]
