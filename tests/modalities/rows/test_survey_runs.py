@@ -17,6 +17,8 @@ from gape.audit import audit_run
 from gape.core.types import NoisyVotes
 from gape.modalities import Schema
 from gape.privacy.ledger import Ledger
+from gape.report import write_report
+from gape.runs.export import export
 from gape.runs.folder.record import read_run
 from gape.runs.settings import Settings
 from gape.runs.synthesize import run_text
@@ -211,3 +213,22 @@ def test_a_notebook_shows_a_survey(folder: Path, tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "IPython.display", package)
     run_text(settings_of(folder, samples=50, ledger=":memory:"), tmp_path / "run", progress=gape.NotebookProgress())
     assert shown[-1].startswith('<progress value="1.000" max="1">')
+
+
+def test_the_card_of_a_survey_speaks_of_answers(run: Path, tmp_path: Path) -> None:
+    export(run, tmp_path / "out.csv", "csv")
+    card = (tmp_path / "out.card.md").read_text()
+    answers = read_run(run).plan.answers
+    assert f"| Answers of one record | at most {sum(answers)} in 3 releases |" in card
+    assert "answers to public questions with discrete Gaussian noise" in card
+    assert f"The settings: samples 500, answers {answers}." in card
+    for other in ("vote", "candidate", "rounds 0", "selection rule", "Gape("):
+        assert other not in card
+
+
+def test_the_report_of_a_survey_shows_no_rounds(run: Path, tmp_path: Path) -> None:
+    page = write_report(run, tmp_path / "report.html").read_text()
+    assert '<div class="controls" hidden>' in page
+    assert "Lines lead from each parent" not in page
+    assert "see its lineage" not in page
+    assert ">most votes<" not in page
