@@ -2,7 +2,7 @@
 
 Run it by hand, as `python docs/write_tutorial.py`, after a change to what the commands print. It takes some minutes,
 needs Chromium for the picture of the report, and updates docs/tutorial.md, docs/index.md and README.md.
-`tests/test_tutorial.py` runs the same commands at a smaller size and compares the output with the pages.
+`tests/project/test_tutorial.py` runs the same commands at a smaller size and compares the output with the pages.
 
 A page shows output in a `text` block that follows a block with one command. A comment before the `text` block selects
 tables by their title (`output: Nearness, Round by round`) or lines by their number (`output: lines 2-4`).

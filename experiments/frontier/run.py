@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.frontier.rules import Tried
 from experiments.rules import with_centres
-from experiments.varied_text.lengthy import Lengthy
 from experiments.varied_text.listed import Listed
+from experiments.varied_text.paced import Paced, PacedListed
 from experiments.varied_text.run import VARIANTS, Variant, main
 
 from gape.core.protocols import Selector
@@ -76,10 +76,9 @@ TRIED = {
     "listed-all": Variant({"start": True, "parts": True}, writer=Listed),
     "listed-half": Variant({"share": 0.5}, writer=Listed),
     "listed-half-start": Variant({"start": True, "share": 0.5}, writer=Listed),
-    "long": Variant(writer=Lengthy),
-    "words-70": Variant(words=70),
-    "long-70": Variant(words=70, writer=Lengthy),
-    "longer": Variant({"least": 0.7}, writer=Lengthy),
+    "paced": Variant(writer=Paced),
+    "paced-start": Variant({"lengths": True}, writer=Paced),
+    "paced-start-listed-half": Variant({"lengths": True, "share": 0.5}, writer=PacedListed),
     "gape": VARIANTS["without-memory"],
     "centres": Variant(rule=Centres()),
     "regions-share": tried("regions-share", remember=True),

@@ -19,6 +19,7 @@ BEFORE = Path(__file__).parents[1] / "varied_text" / "results"
 DATASETS = {"reddit": "Reddit", "pubmed": "PubMed", "yelp": "Yelp", "goemotions": "GoEmotions"}
 METHODS = {
     "default": "default",
+    "believed-shares": "default, shares of believed votes",
     "centres": "default before regions",
     "ranking": "ranking, as many votes",
     "chosen": "chosen",
@@ -100,6 +101,31 @@ def _gain(pairs: Sequence[tuple[dict[str, float], dict[str, float]]], figure: st
         return ""
     gain = SeedMean(tuple(sign * (own[figure] - other[figure]) for own, other in pairs))
     return f"{gain.mean:+.3f}" + (f" ± {gain.reach:.3f}" if len(pairs) > 1 else "")
+
+
+def in_brief(epsilon: float) -> list[str]:
+    """List recall, W1 and the share of texts that repeat another for docs/measured.md, as means over seeds."""
+    names = {
+        "default": "default",
+        "centres": "earlier default, without regions",
+        "ranking": "ranking, same number of votes",
+        "augpe": "AugPE",
+        "subsamplepe": "SubsamplePE",
+        "gape-paper": "the paper's GAPE",
+    }
+    rows = []
+    for method, name in names.items():
+        own = [
+            [run for run in read(RESULTS / dataset) if (run.method, run.epsilon) == (method, epsilon)]
+            for dataset in DATASETS
+        ]
+        rows.append([name, *("" if not runs else _in_brief(runs) for runs in own)])
+    return _table([f"epsilon {epsilon:g}", *DATASETS.values()], rows)
+
+
+def _in_brief(runs: Sequence[Run]) -> str:
+    recall, w1, repeat = (mean(run.figures[figure] for run in runs) for figure in ("recall", "W1", "repeat"))
+    return f"{recall:.3f}, {w1:.3f}, {repeat:.0%}".replace("0.", ".")
 
 
 def single(dataset: str, epsilon: float) -> list[str]:

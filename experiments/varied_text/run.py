@@ -93,7 +93,6 @@ class Variant:
     writer: type[ResampledText] = ResampledText
     survey: float = 0.0  # share of the budget that a survey of topics has
     asking: type[TopicSurvey] = TopicSurvey
-    words: int | None = None  # of a typical text, instead of those of the dataset
 
 
 # How texts were varied before, and from which start.
@@ -144,9 +143,9 @@ class Select:
         else:
             distinct = self.variant.distinct
             if self.variant.remembers:
-                rule = RegionalRanking(distinct=distinct)
-                return Remembering(rule if self.labels is None else PerLabel(rule, self.labels), plan.sigma)
-            rule = Gape.without_memory(plan.sigma, distinct=distinct)
+                rule = Remembering(RegionalRanking(distinct=distinct), plan.sigma)
+            else:
+                rule = Gape.without_memory(plan.sigma, distinct=distinct)
         return rule if self.labels is None else PerLabel(rule, self.labels)
 
 
@@ -218,7 +217,7 @@ def parts(build: Build, records: Records, asked: argparse.Namespace) -> Iterator
 def prompts_of(variant: Variant, data: Dataset) -> Prompts:
     """Return the prompts of a dataset, with the openings that the variant begins texts with."""
     prompts = load(data.prompts) if data.domain is None else generic(data.domain)
-    prompts = replace(prompts, words=variant.words or data.words)
+    prompts = replace(prompts, words=data.words)
     if variant.bare:
         return prompts.bare()
     if variant.openings == "now":

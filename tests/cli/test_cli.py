@@ -116,6 +116,28 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     assert gape(*arguments).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "start", "command"),
+    [
+        (
+            [*PRIVACY, "--epsilon", "1", "--rounds", "many"],
+            "error: invalid value 'many' for '--rounds': ",
+            "gape privacy",
+        ),
+        ([*PRIVACY, "--rounds=few"], "error: invalid value 'few' for '--rounds': ", "gape privacy"),
+        (["evaluate", "a.csv"], "error: missing option '--private'", "gape evaluate"),
+        (["plan", "a.csv", "--epslon", "1"], "error: no such option: --epslon", "gape plan"),
+        (["pln"], "error: no such command 'pln'", "gape"),
+    ],
+)
+def test_wrong_usage_is_one_line_with_the_value(arguments: list[str], start: str, command: str) -> None:
+    result = gape(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(start)
+    assert result.stderr.endswith(f"ee `{command} --help`\n")
+    assert result.stderr.count("\n") == 1
+
+
 def test_an_interrupt_is_one_line_and_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> DemoResult:
         raise KeyboardInterrupt

@@ -27,7 +27,7 @@ def test_a_run_is_scored_and_drawn(here: Path) -> None:
     assert done.exit_code == 0
     for words in ("NOT differentially private", "40 records that did not vote", "Nearness", "Texts", "Memorisation"):
         assert words in done.stdout
-    for words in ("recall", "95% interval", "as many real", "Round by round"):
+    for words in ("recall", "95% interval", "real records", "Round by round"):
         assert words in done.stdout
     internal = here / "runs" / "reviews" / "internal"
     assert (internal / "evaluation.png").read_bytes().startswith(b"\x89PNG")

@@ -1,3 +1,4 @@
+import errno
 import os
 import re
 import signal
@@ -24,6 +25,7 @@ from gape.language.request import Request
 from gape.language.scripted import ScriptedModel
 from gape.language.speeds import known_speeds
 from gape.language.weights import KNOWN, SMOLLM2, USUAL, Weights
+from gape.runs.folder.layout import Layout
 from generators.writing import write
 from made_up import CANARIES, PROMPTS, leaks, private_rows, public_texts, write_corpus, write_csv
 
@@ -92,7 +94,7 @@ def test_a_run_from_plan_to_export(here: Path) -> None:
     assert "finished" in status.stdout
     assert "2 of 2 done" in status.stdout
     assert "of a budget of 4" in status.stdout
-    assert " by round); the largest has " in " ".join(status.stdout.split())
+    assert " by round); the largest family has " in " ".join(status.stdout.split())
     assert "share eight words in a row with another text" in " ".join(status.stdout.split())
     assert gape(*run_small()).exit_code == 0  # it is there already
 
@@ -134,7 +136,7 @@ def test_settings_from_a_file_with_flags_on_top(here: Path) -> None:
         ([], "there is no data"),
         (["none.csv", "--epsilon", "1"], "'none.csv' does not exist"),
         (["reviews.csv", "--text", "review"], "epsilon must be given"),
-        (["reviews.csv", "--epsilon", "1"], "set text to the right one of 'review', 'stars', 'who'"),
+        (["reviews.csv", "--epsilon", "1"], "name one of 'review', 'stars', 'who' as text (--text)"),
         (["reviews.csv", "--text", "rewiew", "--epsilon", "1"], "no column 'rewiew'"),
         (["reviews.csv", "--text", "review", "--epsilon", "-1"], "epsilon must be positive"),
         (["reviews.csv", "--text", "review", "--epsilon", "1", "--label", "stars"], "which labels occur is private"),
@@ -181,7 +183,7 @@ def test_a_terminal_sees_a_bar(here: Path, server: FaultyServer, monkeypatch: py
         assert words in shown.stderr
     assert (here / "runs" / "reviews" / "release").is_dir()
     planned = gape("plan", *by_service(server, "--epsilon", "4", *prices)[1:])
-    assert "30 answers" in planned.stdout
+    assert "30 model answers" in planned.stdout
     assert re.search(r"cost .* about \d", planned.stdout)
 
 
@@ -202,6 +204,20 @@ def test_an_interrupt_before_anything_is_kept_promises_nothing(
     assert capsys.readouterr().err == "stopped; nothing was written yet: repeat the command to start again\n"
 
 
+def test_a_full_disk_says_how_to_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    settings = Layout(run).settings
+    with pytest.raises(OSError, match="No space left"), resumable(run):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    settings.parent.mkdir(parents=True)
+    settings.touch()
+    with pytest.raises(Exit) as ended, resumable(run):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert ended.value.exit_code == 1
+    remedy = f"free some space, then resume with `gape resume {run}`"
+    assert capsys.readouterr().err == f"error: No space left on device; {remedy}\n"
+
+
 def test_names_with_brackets_are_shown_whole(here: Path) -> None:
     (here / "reviews.csv").rename(here / "re[dev].csv")
     small = [each.replace("reviews.csv", "re[dev].csv") for each in run_small()]
@@ -215,7 +231,7 @@ def test_fewer_texts_than_asked_for_are_said(here: Path) -> None:
     result = gape("run", "reviews.csv", "--text", "review", "--samples", "6", "--rounds", "1", "--epsilon", "4",
                   "--generator", "corpus:two.txt", "--out", "runs/sp ace")  # fmt: skip
     assert result.exit_code == 0, result.stderr
-    assert "2 synthetic texts instead of 6, because the candidates had no more different ones" in result.stdout
+    assert "2 synthetic texts instead of 6, because there were no more different candidates" in result.stdout
     assert "gape export 'runs/sp ace'" in result.stdout
 
 
@@ -362,7 +378,7 @@ def test_what_is_on_by_default_can_be_turned_off(tmp_path: Path, flags: tuple[st
     data = str(write_csv(tmp_path / "reviews.csv", private_rows()))
     shown = gape("plan", data, "--text", "review", "--epsilon", "4", "--samples", "10", "--prompts", "yelp", *flags)
     assert shown.exit_code == 0, shown.output
-    assert f"work {texts:,} answers" in " ".join(shown.stdout.split())
+    assert f"work {texts:,} model answers" in " ".join(shown.stdout.split())
 
 
 def test_a_plan_says_what_the_first_texts_will_be_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

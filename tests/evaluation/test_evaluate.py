@@ -232,7 +232,7 @@ def test_what_cannot_be_scored_is_refused(here: Path, tmp_path: Path) -> None:
         evaluate(texts_of(10), rows, embedder="openai:tiny", embedder_base_url="http://127.0.0.1:9/v1")
     with closing(Ledger(tmp_path / "ledger", parts.BUDGET)) as ledger:
         parts.small_run(tmp_path / "vectors", ledger)
-    with pytest.raises(RunError, match="is not the folder of a run made by `gape run`"):
+    with pytest.raises(RunError, match="is not the folder of a run"):
         evaluate(tmp_path / "vectors", rows)
 
 

@@ -12,7 +12,7 @@ from contracts.generator import GeneratorContract
 from contracts.selector import SelectorContract
 from gape._support.files import read_json
 from gape.core.errors import InputError
-from gape.core.protocols import Selection, Selector
+from gape.core.protocols import Candidates, Selection, Selector
 from gape.core.types import Floats, NoisyVotes, Points, Samples
 from gape.evolution.plan import Plan
 from gape.evolution.state import State
@@ -22,6 +22,7 @@ from gape.privacy.noise import SeededNoise
 from gape.runs.run import run
 from gape.selection.local_search import Gape
 from gape.selection.ranking import Ranking
+from gape.selection.remembering import Remembering
 from gape.voting.electorate import LocalElectorate
 from gape.voting.nearest import nearest
 
@@ -234,6 +235,33 @@ def test_shares_follow_the_noisy_votes(votes: list[int], size: int, shares: list
     assert result.noisy_votes == dict(zip(LABELS, votes, strict=True))
     assert list(result.shares.values()) == list(result.sizes.values()) == shares
     assert np.bincount(result.indices // 10, minlength=3).tolist() == shares
+
+
+def test_shares_follow_the_noisy_votes_of_all_rounds() -> None:
+    points, names = candidates_of(2, 2, 2), np.array([f"text {i}" for i in range(6)], dtype=object)
+    votes = np.array([10, 0, 40, 0, 0, -2])
+    before = np.repeat([50.0, -10.0, 2.0], 2)  # what the rounds before counted for each label
+    rule = SELECT.among(Candidates(names, np.zeros(6), label_votes=before))
+    result = rule(votes, points, 9, np.random.default_rng(0))
+    assert result.noisy_votes == {"rose": 10, "tulip": 40, "weed": -2}
+    assert result.shares == {"rose": 6, "tulip": 3, "weed": 0}
+    assert result.label_votes is not None
+    assert result.label_votes.tolist() == np.array([60.0, 30.0, 0.0])[result.indices // 2].tolist()
+
+
+def test_shares_follow_noisy_votes_where_the_rule_inside_believes_others() -> None:
+    """Believed votes are drawn towards the mean of all candidates, and so towards equal shares."""
+    rng = np.random.default_rng(0)
+    points, truth = candidates_of(300, 300, 300), np.repeat([6.0, 2.0, 1.0], 300)
+    votes = np.rint(truth + rng.normal(0, 3.0, 900)).astype(np.int64)
+    select = PerLabel(Remembering(Ranking(), sigma=3.0), LABELS)
+    names = np.array([f"text {i}" for i in range(900)], dtype=object)
+    result = select.among(Candidates(names, np.zeros(900)))(votes, points, 90, rng)
+    noise = 4 * 3.0 * np.sqrt(900) / truth.sum()
+    assert np.abs(np.array(list(result.shares.values())) / 90 - np.array([6, 2, 1]) / 9).max() < noise + 1 / 90
+    assert result.believed is not None
+    assert result.believed.shape == result.indices.shape
+    assert (result.believed >= 0).all()
 
 
 def test_a_label_with_few_candidates_gets_no_more_and_the_others_no_more_for_it() -> None:

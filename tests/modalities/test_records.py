@@ -168,7 +168,9 @@ def test_a_single_column_of_texts_need_not_be_named(tmp_path: Path) -> None:
     rows = [{"id": i, "body": text, "kind": "x"} for i, text in enumerate(TEXTS)]
     for source in (pa.Table.from_pylist(rows), pl.DataFrame(rows), pd.DataFrame(rows), rows):
         assert load_texts(source, label="kind").texts.tolist() == TEXTS
-        with pytest.raises(InputError, match=r"2 columns that may hold the texts; set text to .* 'id', 'body', 'kind'"):
+        with pytest.raises(
+            InputError, match=r"2 columns that may hold the texts; name one of 'id', 'body', 'kind' as text"
+        ):
             load_texts(source)
     assert load_texts(write_csv(tmp_path / "a.csv"), label="label", user="user").texts.tolist() == TEXTS
 
@@ -286,8 +288,8 @@ def bad_files(tmp: Path) -> dict[str, tuple[Any, dict[str, str], str]]:
         "files named after people": (named, {}, "file 1 of people, by name, is not UTF-8 at byte 0"),
         "columns of a plain file": (file("c.txt", s), {"label": "x"}, "has no columns, got 'x'"),
         "unknown column": (ROWS, {"text": "body"}, "no column 'body'; name one of 'text', 'label', 'user'"),
-        "column named by content": ([{SECRET * 9: "x", "b": "y"}], {}, "right one of column 1, 'b'"),
-        "column named by a record": ([{f"{SECRET} wrote this in": "x", "b": "y"}], {}, "right one of column 1, 'b'"),
+        "column named by content": ([{SECRET * 9: "x", "b": "y"}], {}, "name one of column 1, 'b'"),
+        "column named by a record": ([{f"{SECRET} wrote this in": "x", "b": "y"}], {}, "name one of column 1, 'b'"),
         "numbers": (ROWS, {"text": "user"}, "item 1 of the list holds int, not a text"),
         "mixed": ([SECRET, 3], {}, "item 2 of the list holds int"),
         "mixed frame": (pd.DataFrame({"t": [SECRET, 3]}), {"text": "t"}, "row 2 of the frame holds int"),

@@ -57,7 +57,9 @@ def test_once_something_is_released_it_stays(tmp_path: Path) -> None:
     release(ledger, "first", 2.0)
     settle_budget(ledger, request(2.0), "first", planned(2.0))  # the same run, resumed
     assert ledger.budget.epsilon == 2.0
-    with pytest.raises(BudgetError, match="by budget_epsilon, which is for all runs on the data together"):
+    with pytest.raises(
+        BudgetError, match=r"with budget_epsilon \(--budget-epsilon\), which covers all runs on the data together"
+    ):
         settle_budget(ledger, request(5.0), "", planned(5.0))
     assert ledger.budget == Budget(2.0, DELTA)
 

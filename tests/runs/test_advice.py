@@ -66,7 +66,7 @@ def test_the_outlook_sets_votes_against_noise() -> None:
 
 def test_a_weak_signal_is_said_with_its_remedies() -> None:
     seen = outlook(PLAN, 1000, WritingFigures())
-    assert "Use fewer samples (32 would suit), fewer variations, or more epsilon" in " ".join(seen.remarks)
+    assert "Use fewer samples (32 would suit), fewer variations, or a larger epsilon" in " ".join(seen.remarks)
     assert "Half the rounds" in " ".join(seen.remarks)
 
 
@@ -85,7 +85,15 @@ def test_how_far_a_weak_signal_is_followed_is_said_as_it_was_measured(votes: int
 
 
 def test_a_strong_signal_could_carry_more() -> None:
-    assert "up to about 2000 samples" in " ".join(outlook(PLAN, 10**6, WritingFigures()).remarks)
+    assert "the votes can tell about 2000 apart" in " ".join(outlook(PLAN, 10**6, WritingFigures()).remarks)
+
+
+@pytest.mark.parametrize("votes", [1, 16])
+def test_the_default_number_of_samples_is_not_called_too_small(votes: int) -> None:
+    m = samples_for(18_189, 1.0, PLAN.delta, 6, 7)
+    seen = outlook(replace(PLAN, samples=m).casting(votes), 18_189, WritingFigures())
+    assert seen.suggested_samples == m
+    assert "More samples" not in " ".join(seen.remarks)
 
 
 def test_few_records_and_a_large_delta_are_said() -> None:

@@ -203,6 +203,15 @@ def test_nothing_is_overwritten(tmp_path: Path, taken: str) -> None:
         export(tmp_path / "run", tmp_path / "folder", "hf")
 
 
+def test_another_format_shares_statement_and_card(tmp_path: Path) -> None:
+    run = texts_run(tmp_path / "run")
+    for kind in ("csv", "jsonl", "parquet"):
+        assert len(export(run, tmp_path / f"out.{kind}", kind)) == 3
+    assert len(list(tmp_path.glob("out*"))) == 5
+    with pytest.raises(InputError, match=r"out\.csv exists and nothing is overwritten"):
+        export(run, tmp_path / "out.csv", "csv")
+
+
 def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
     run = texts_run(tmp_path / "run")
     with pytest.raises(InputError, match="one of csv, jsonl, parquet, hf, folder, preferences, got 'xlsx'"):

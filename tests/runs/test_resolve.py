@@ -193,8 +193,8 @@ class TestSelectors:
     def test_labels_have_their_own(self) -> None:
         chosen = settings(label="stars", labels=["low", "mid"])
         plan = make_plan(chosen)
-        rule = PerLabel(RegionalRanking(distinct=True), ("low", "mid"))
-        assert make_selector(chosen, plan) == Remembering(rule, plan.sigma)
+        rule = Remembering(RegionalRanking(distinct=True), plan.sigma)
+        assert make_selector(chosen, plan) == PerLabel(rule, ("low", "mid"))
 
     @pytest.mark.parametrize("labels", [None, ["low", "mid"]])
     def test_a_run_that_an_earlier_version_began_keeps_its_rule(self, labels: list[str] | None) -> None:
@@ -202,9 +202,10 @@ class TestSelectors:
         plan = make_plan(chosen)
         halved: Selector = Gape.without_memory(plan.sigma, distinct=True)
         centred: Selector = with_centres(plan.samples, distinct=True)
+        ranked: Selector = RegionalRanking(distinct=True)
         if labels is not None:
-            halved, centred = (PerLabel(rule, tuple(labels)) for rule in (halved, centred))
-        for earlier in (halved, Remembering(centred, plan.sigma)):
+            halved, centred, ranked = (PerLabel(rule, tuple(labels)) for rule in (halved, centred, ranked))
+        for earlier in (halved, Remembering(centred, plan.sigma), Remembering(ranked, plan.sigma)):
             assert make_selector(chosen, plan, repr(earlier)) == earlier
         usual = make_selector(chosen, plan)
         assert make_selector(chosen, plan, repr(usual)) == usual

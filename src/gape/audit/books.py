@@ -80,7 +80,7 @@ def audit_run(run: str | Path, ledger: str | Path | None = None) -> RunAudit:
     run = Path(run)
     layout = Layout(run)
     if not layout.is_run:
-        raise RunError(f"{run} is not the folder of a run that was started; name the folder of one")
+        raise RunError(f"{run} is not the folder of a run; name a folder that `gape run` wrote")
     on_disk = SettingsFolder(run)
     folder = _check_folder(on_disk)
     begun = read_begun(run)
@@ -174,7 +174,7 @@ def _check_unit(plan: Plan, facts: dict[str, str], entries: list[Entry]) -> Chec
     passed = facts["neighbours"] == plan.neighbours and all(a == b for a, b in zip(counts, planned, strict=False))
     seen, meant = (_in_order(each) or "none yet" for each in (counts, planned))
     sides = (("ledger", facts["neighbours"], seen), ("plan", plan.neighbours, meant))
-    finding = "; ".join(f"{name}: neighbours by {how}, votes per unit {votes}" for name, how, votes in sides)
+    finding = "; ".join(f"{name}: neighbouring relation {how}, votes per unit {votes}" for name, how, votes in sides)
     return Check("unit", passed, finding)
 
 
@@ -249,7 +249,7 @@ def _check_statement(layout: Layout, plan: Plan, facts: dict[str, str], entries:
     wrong = _misstated(statement, covered, facts["neighbours"], plan.delta, total)
     if statement.ledger != facts.get("id", "")[:12]:
         wrong.append("ledger")
-    if read_bounded(layout.words) != statement.text() + "\n":
+    if not statement.is_stored_as(read_bounded(layout.words)):
         wrong.append("PRIVACY.txt")
     if wrong:
         finding = f"the statement does not agree with the ledger: {', '.join(wrong)}"

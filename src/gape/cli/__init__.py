@@ -4,9 +4,11 @@ A command's module is imported only when that command is called, so that `--help
 """
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +16,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from gape import __version__
-from gape.cli.shared import output
+from gape.cli.shared import output, say
 
 _SYNTHESIS, _ANALYSIS = "Synthetic data", "Analysis"
+_UsageError: Any = typer.BadParameter.__base__  # the versions of typer keep it in different places
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,8 @@ class _Unloaded(TyperCommand):
             single = typer.Typer(add_completion=False)
             single.command(self.entry.name)(command)
             command = single
-        return typer.main.get_command(command).make_context(*arguments, **options)
+        with _usage_errors_in_one_line(self.entry.name, [*arguments[1]]):
+            return typer.main.get_command(command).make_context(*arguments, **options)
 
 
 class _Commands(TyperGroup):
@@ -90,6 +94,27 @@ class _Commands(TyperGroup):
             if isinstance(command, _Unloaded):
                 command.help = command.entry.docstring()
         super().format_help(*arguments)
+
+    def resolve_command(self, *arguments: Any) -> Any:
+        """Find the command that was named."""
+        with _usage_errors_in_one_line():
+            return super().resolve_command(*arguments)
+
+
+@contextmanager
+def _usage_errors_in_one_line(command: str = "", words: Sequence[str] = ()) -> Iterator[None]:
+    """Turn wrong flags into one line on standard error, with the value that was given and where to look."""
+    try:
+        yield
+    except _UsageError as error:
+        message = error.format_message().rstrip(".")
+        flags = getattr(getattr(error, "param", None), "opts", ())
+        parts = [part for word in words for part in word.split("=", 1)]
+        if given := [value for flag, value in pairwise(parts) if flag in flags]:
+            message = message.replace("Invalid value for", f"Invalid value {given[-1]!r} for")
+        see = " See" if message.endswith("?") else "; see"
+        say(f"error: {message[:1].lower()}{message[1:]}{see} `{f'gape {command}'.strip()} --help`")
+        raise typer.Exit(2) from None
 
 
 # Tracebacks must never show local variables: some hold private data.

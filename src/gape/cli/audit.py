@@ -42,7 +42,7 @@ def audit(
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(help="Number of canary trials. Defaults to about 40 seconds of them, or to none with RUN."),
+        typer.Option(help="Number of canary trials. Defaults to about 40 seconds of trials, or to none with RUN."),
     ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="Path of the run's ledger. Defaults to the path in the run's settings.")
@@ -117,8 +117,8 @@ def _print(console: Console, books: RunAudit | None, attack: PlanAudit | None) -
         plan, bounds = attack.plan, attack.bounds
         survey = f" and a survey of {','.join(map(str, plan.answers))} answers" if plan.answers else ""
         console.print(
-            f"The attack: {plan.rounds} rounds{survey} at sigma {plan.sigma:g}, neighbours by {plan.neighbours}, votes "
-            f"per unit {plan.votes_per_unit}; {attack.trials:,} trials in {duration_in_words(attack.seconds)}",
+            f"The attack: {plan.rounds} rounds{survey} at sigma {plan.sigma:g}, relation {plan.neighbours}, "
+            f"votes per unit {plan.votes_per_unit}; {attack.trials:,} trials in {duration_in_words(attack.seconds)}",
             style="bold",
         )
         table = Table("", "epsilon", "from")

@@ -59,11 +59,14 @@ def compare(
         float, typer.Option(help="Share of held-out records (or users), which do not vote.", rich_help_panel=_GROUP)
     ] = ComparisonScoring.held_out,
     scored: Annotated[
-        int, typer.Option(help="Maximum records scored against, per part.", rich_help_panel=_GROUP)
+        int, typer.Option(help="Maximum number of records that score, of each part.", rich_help_panel=_GROUP)
     ] = ComparisonScoring.scored,
     k: Annotated[
         int,
-        typer.Option(help="Recall balls reach from a record to its k-th nearest other record.", rich_help_panel=_GROUP),
+        typer.Option(
+            help="Recall counts records with a text as near as their k-th nearest other record.",
+            rich_help_panel=_GROUP,
+        ),
     ] = ComparisonScoring.k,
     blur: Annotated[
         float, typer.Option(help="Blur of the Sinkhorn divergence.", rich_help_panel=_GROUP)

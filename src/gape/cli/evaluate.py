@@ -40,7 +40,7 @@ def evaluate(
         bool | None,
         typer.Option(
             "--real-baseline/--no-real-baseline",
-            help="Also score as many private records, for comparison. On for tables, off otherwise.",
+            help="Also score the same number of private records, as a baseline. On for tables, off otherwise.",
         ),
     ] = None,
     out: Annotated[
@@ -51,7 +51,7 @@ def evaluate(
         typer.Option(help="PNG file of the images nearest to private ones. Shows private images."),
     ] = None,
     k: Annotated[
-        int, typer.Option(help="Recall balls reach from a record to its k-th nearest other record.")
+        int, typer.Option(help="Recall counts records with a text as near as their k-th nearest other record.")
     ] = Scoring.k,
     blur: Annotated[float, typer.Option(help="Blur of the Sinkhorn divergence.")] = Scoring.blur,
     sample: Annotated[
@@ -112,7 +112,7 @@ def _print(console: Console, evaluation: Evaluation) -> None:
             "": True,
             "value": True,
             "95% interval": with_interval,
-            "as many real": with_real,
+            "real records": with_real,
             "what it says": True,
         }
         table = Table(*(column for column, shown in wanted.items() if shown))

@@ -15,7 +15,7 @@ _USUAL_EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 100.0)
 
 @errors_in_one_line()
 def privacy(
-    delta: Annotated[float, typer.Option(help="Delta; 1 / (n log n) is usual for n records.")],
+    delta: Annotated[float, typer.Option(help="Delta; 1 / (n ln n) is usual for n records.")],
     rounds: Annotated[int, typer.Option(help="Number of releases of votes.")],
     epsilon: Annotated[
         list[float] | None, typer.Option(help="Epsilon; may be repeated. Defaults to a range of usual values.")
@@ -26,7 +26,7 @@ def privacy(
 ) -> None:
     """Print the noise that makes all rounds together (epsilon, delta)-differentially private.
 
-    The last column is the paper's closed form, which holds for neighbours by replacement and epsilon below 1.
+    The last column is the paper's closed form, which holds for the neighbouring relation replace and epsilon below 1.
     """
     table = Table()
     for heading in ("epsilon", "sigma, in votes", "paper's closed form"):
@@ -38,7 +38,7 @@ def privacy(
         table.add_row(f"{wanted:g}", f"{sigma:.6g}" if private else "0: NOT PRIVATE", closed_form)
     console = output()
     console.print(
-        f"Noise on each vote count: {rounds} rounds, delta {delta:g}, neighbours by {neighbours}", style="bold"
+        f"Noise on each vote count: {rounds} rounds, delta {delta:g}, neighbouring relation {neighbours}", style="bold"
     )
     console.print(table)
 

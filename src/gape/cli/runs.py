@@ -80,8 +80,8 @@ def expand(
     where: Annotated[
         list[str] | None,
         typer.Option(
-            help="Values of a column or of the label: stars=1, stars='1|5' for as many of both, stars='1:3|5:1' for "
-            "shares, stars='*' for as many of all. Repeat it for several columns."
+            help="Values of a column or of the label: stars=1, stars='1|5' for equal numbers of both, stars='1:3|5:1' "
+            "for shares, stars='*' for equal numbers of all values. Repeat it for several columns."
         ),
     ] = None,
     *,
@@ -90,8 +90,8 @@ def expand(
     """Write more texts than a finished run has, by varying its texts, at no privacy cost.
 
     Recall rises, because more of the private data has a text nearby. Precision falls, because no votes have selected
-    the new texts. With --where, all of them have the values that you ask for, in the shares that you ask for, and
-    texts of the run with other values are left out. The generator must be the one that made the run. For a run folder
+    the new texts. With --where, all texts have the requested values, in the requested shares; texts of the run with
+    other values are left out. The generator must be the one that made the run. For a run folder
     from somebody else, give --generator or --base-url: addresses and paths in the folder are not trusted.
     """
     chosen, destination = _destination(run, out, format)
@@ -167,7 +167,10 @@ def _lineages(now: Status) -> str:
     """Format how many initial candidates still have descendants in each round, and the largest lineage."""
     start, *rounds = now.lineages
     by_round = ", ".join(map(str, rounds[-_SHOWN_ROUNDS:]))
-    return f"{rounds[-1]} of {start} left ({by_round} by round); the largest has {now.largest} samples"
+    return (
+        f"{rounds[-1]} of {start} initial candidates have descendants left ({by_round} by round); the largest family "
+        f"has {now.largest} sample{'s' * (now.largest != 1)}"
+    )
 
 
 def _spent(epsilon: float) -> str:

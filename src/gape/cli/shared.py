@@ -66,8 +66,7 @@ def errors_in_one_line() -> Iterator[None]:
     except GapeError as error:
         fail(str(error))
     except OSError as error:
-        path = f" at {error.filename}" if error.filename else ""
-        fail(f"{error.strerror or error}{path}; use another folder or free some space")
+        fail(f"{_in_words(error)}; use another folder or free some space")
     except KeyboardInterrupt:
         say("interrupted; votes released before stay charged")
         raise typer.Exit(INTERRUPTED) from None
@@ -77,6 +76,10 @@ def errors_in_one_line() -> Iterator[None]:
         # The message may quote private text, and so may a traceback.
         what = f"{type(error).__name__} in {error_location(error)}"
         fail(f"internal error: {what}; please report it with the command you ran")
+
+
+def _in_words(error: OSError) -> str:
+    return f"{error.strerror or error}" + (f" at {error.filename}" if error.filename else "")
 
 
 def fail(message: str) -> None:
@@ -94,6 +97,10 @@ def resumable(folder: Path) -> Iterator[None]:
         resume = f"all finished work is kept: resume with `gape resume {quote(str(folder))}`"
         say(f"stopped; {resume if _begun(folder) else 'nothing was written yet: repeat the command to start again'}")
         raise typer.Exit(INTERRUPTED) from None
+    except OSError as error:
+        if not _begun(folder):
+            raise
+        fail(f"{_in_words(error)}; free some space, then resume with `gape resume {quote(str(folder))}`")
     except (ServiceError, DeviceError) as error:
         then = f"resume with `gape resume {quote(str(folder))}`" if _begun(folder) else "repeat the command"
         raise type(error)(f"{error}, then {then}") from None

@@ -96,7 +96,7 @@ def resume(
 ) -> None:
     """Resume a stopped run with its original settings.
 
-    No stored answer is asked for again, and no round is paid for twice. Flags change what may differ when a run is
+    No stored answer is requested again, and no round is paid for twice. Flags can change what may differ when a run is
     resumed: the paths of data and ledger, keys, caps, the engine. Consent must be given again each time. For a run
     folder from somebody else, give everything that reaches outside it, such as --data and --base-url: addresses and
     paths in the folder are not trusted.
@@ -139,7 +139,7 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
         else f"{chosen.samples} {what}",
         "method": str(method_in_words(settings)),
         "parts": f"generator {settings.generator}{varied}{painted}, embedder {settings.embedder}",
-        "work": f"{expected.calls:,} answers, about {expected.prompt_tokens:,} tokens read and "
+        "work": f"{expected.calls:,} model answers, about {expected.prompt_tokens:,} tokens read and "
         f"{expected.completion_tokens:,} written"
         if expected.calls
         else "no language model is asked",
@@ -201,9 +201,10 @@ def _votes(chosen: Plan, unit: str) -> str:
 def _noise(chosen: Plan) -> str:
     releases = len(chosen.answers)
     survey = f"in {releases} releases of a survey" if releases > 1 else "in a survey" if releases else ""
-    rounds = f"in each of {chosen.rounds} rounds" if chosen.rounds else ""
+    rounds = f"in each of {chosen.rounds} rounds" if chosen.rounds > 1 else "in one round" if chosen.rounds else ""
     where = " and ".join(filter(None, (survey, rounds)))
-    return f"sigma {chosen.sigma:.4g} on every {'count' if survey else 'vote'}, {where}"
+    counts = "each count" if survey else "the votes of each candidate"
+    return f"sigma {chosen.sigma:.4g} on {counts}, {where}"
 
 
 def _topics(settings: Settings) -> str:
@@ -222,7 +223,9 @@ def _topics(settings: Settings) -> str:
     embedder = make_embedder(settings) if asked_for and settings.embedder == "minilm" else None
     topics = make_prompts(settings, model, embedder).rules.get("topic", ())
     shown = ", ".join(topics[:_SHOWN_TOPICS])
-    return f"{len(topics)}: {shown}" + (", ..." if len(topics) > _SHOWN_TOPICS else "") if topics else ""
+    more = ", ..." if len(topics) > _SHOWN_TOPICS else ""
+    by = "; the model named them, and --topics sets your own" if asked_for else ""
+    return f"{len(topics)}: {shown}{more}{by}" if topics else ""
 
 
 def _ledger_remarks(settings: Settings, chosen: Plan) -> list[str]:
@@ -239,7 +242,7 @@ def _ledger_remarks(settings: Settings, chosen: Plan) -> list[str]:
 def _print_result(console: Console, folder: SettingsFolder, result: SyntheticTexts) -> None:
     settings = folder.settings()
     asked, what = settings.samples or 0, settings.kind.nouns
-    fewer = f" instead of {asked}, because the candidates had no more different ones" if len(result) < asked else ""
+    fewer = f" instead of {asked}, because there were no more different candidates" if len(result) < asked else ""
     console.print(f"{len(result)} synthetic {what}{fewer}, for instance:", style="bold")
     for index, text in enumerate(result.texts[:_SHOWN_TEXTS]):
         label = f"{result.labels[index]}: " if result.labels else ""
@@ -247,9 +250,14 @@ def _print_result(console: Console, folder: SettingsFolder, result: SyntheticTex
         console.print(f"- {label}{short}", markup=False)
     print_statement(console, result.privacy)
     console.print("\nFiles", style="bold")
-    console.print(f"{folder.layout.release}: synthetic.parquet and its privacy statement, to publish", markup=False)
-    console.print(f"{folder.layout.internal}: everything needed to inspect or resume the run, to keep", markup=False)
+    console.print(
+        f"{folder.layout.release}: synthetic.parquet and its privacy statement, ready to publish", markup=False
+    )
+    console.print(
+        f"{folder.layout.internal}: what is needed to inspect or resume the run; keep it private", markup=False
+    )
     name = quote(str(folder.path))
-    console.print(f"`gape export {name} --format csv` writes the {what} in another format.", markup=False)
+    console.print(f"`gape export {name} --format csv` writes the {what} as CSV.", markup=False)
+    console.print(f"`gape report {name}` writes an HTML report.", markup=False)
     if not result.privacy.private:
         console.print("NOT PRIVATE: do not publish it.", style="bold red")

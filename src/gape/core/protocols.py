@@ -186,6 +186,8 @@ class Selection:
     indices: Indices  # into the candidates; may repeat if a rule draws with replacement
     # Votes that each survivor is believed to have, (m,), for the next round; None if the rule remembers nothing.
     believed: Floats | None = field(default=None, kw_only=True)
+    # Noisy votes of each survivor's label in all rounds so far, (m,); None if the rule knows no labels.
+    label_votes: Floats | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -195,11 +197,13 @@ class Candidates:
     samples: Samples  # (v, ...)
     scales: Floats  # (v,): the scale s^2 of the variation; 0 marks a sample that was kept
     before: Floats | None = None  # (v,): votes that the sample it varies was believed to have in the round before
+    label_votes: Floats | None = None  # (v,): noisy votes of its label in all rounds before, if the rule knows labels
 
     def take(self, members: Indices) -> "Candidates":
         """Return some of the candidates."""
         before = None if self.before is None else self.before[members]
-        return Candidates(self.samples[members], self.scales[members], before)
+        label_votes = None if self.label_votes is None else self.label_votes[members]
+        return Candidates(self.samples[members], self.scales[members], before, label_votes)
 
 
 class Selector(Protocol):

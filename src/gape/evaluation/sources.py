@@ -100,7 +100,7 @@ def _from_run(path: Path, label: str | None) -> Synthetic:
     folder = SettingsFolder(path)
     record = folder.record()
     if record.settings is None:
-        raise RunError(f"{path} is not the folder of a run made by `gape run`; name one")
+        raise RunError(f"{path} is not the folder of a run; name a folder that `gape run` wrote")
     rounds = tuple(record.samples(turn) for turn in range(record.last + 1))
     done = "" if record.finished else f", which is not finished: after round {record.last}"
     return Synthetic(

@@ -75,7 +75,8 @@ def evolve(
         )
         rule = select.among(_known(proposal, state)) if isinstance(select, InformedSelector) else select
         chosen = rule(votes, points, plan.samples, _rng(plan, t, "select"))
-        state = State(t, candidates[chosen.indices], votes=votes, selection=chosen, believed=chosen.believed)  # S(t)
+        state = State(t, candidates[chosen.indices], votes=votes, selection=chosen)  # S(t)
+        state = replace(state, believed=chosen.believed, label_votes=chosen.label_votes)
         if proposal.authors is not None:
             judged = Judged(proposal.authors, proposal.scales, votes)
             state = replace(state, authors=proposal.authors[chosen.indices], judged=judged)
@@ -100,7 +101,8 @@ def _asked(
 def _known(proposal: Proposal, state: State) -> Candidates:
     """Return what is known of the candidates V(t) before their votes: all of it public."""
     before = None if state.believed is None else state.believed[proposal.parents]
-    return Candidates(proposal.samples, proposal.scales, before)
+    label_votes = None if state.label_votes is None else state.label_votes[proposal.parents]
+    return Candidates(proposal.samples, proposal.scales, before, label_votes)
 
 
 def _vary(plan: Plan, generator: Generator, state: State, rng: np.random.Generator) -> Proposal:

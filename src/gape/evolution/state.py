@@ -28,5 +28,6 @@ class State:
     selection: Selection | None = None  # of round t, into V(t)
     answers: tuple[NoisyVotes, ...] = ()  # noisy, to each release of the survey; with the first state only
     believed: Floats | None = None  # votes that each member of S(t) is believed to have, if the selector remembers them
+    label_votes: Floats | None = None  # noisy votes of each member's label so far, if the selector knows labels
     authors: Indices | None = None  # who wrote each member of S(t), if there are several writers
     judged: Judged | None = None  # V(t) with its writers and votes, likewise

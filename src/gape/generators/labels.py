@@ -169,10 +169,11 @@ class PerLabelSelection(Selection):
 class PerLabel:
     """Gives each label its share of the samples by noisy votes, and selects within it. Post-processing, at no cost.
 
-    A label's share is proportional to the sum of its candidates' noisy votes, where a negative sum counts as zero;
-    shares are rounded by largest remainders. If all sums are zero, labels share equally. A label with share zero gets
-    no samples and disappears. A label with fewer candidates than its share gets only those, because moving the rest to
-    other labels would distort their shares.
+    A label's share is proportional to the sum of its candidates' noisy votes in all rounds so far, where a negative sum
+    counts as zero; records vote for candidates of their own label alone, so each round measures the same shares, and
+    all of them together have less noise. Shares are rounded by largest remainders. If all sums are zero, labels share
+    equally. A label with share zero gets no samples and disappears. A label with fewer candidates than its share gets
+    only those, because moving the rest to other labels would distort their shares.
     """
 
     selector: Selector
@@ -191,28 +192,34 @@ class PerLabel:
         if size < 1:
             raise InputError(f"size must be at least 1, got {size}; ask for one sample or more")
         own = self._own(points)
-        present = [label for label in range(len(self.labels)) if (own == label).any()]
-        totals = [int(votes[own == label].sum()) for label in present]
-        shares = _largest_remainders([max(0, total) for total in totals], size)
-        names = [self.labels[label] for label in present]
-        chosen, sizes, details = [np.empty(0, dtype=np.int64)], dict.fromkeys(names, 0), {}
-        for label, name, share in zip(present, names, shares, strict=True):
-            if not share:
-                continue
-            members = np.flatnonzero(own == label)
-            inside = points[members, : -len(self.labels)]
-            result = self._rule(members)(votes[members], inside, min(share, len(members)), rng)
-            chosen.append(members[result.indices])
-            sizes[name] = len(result.indices)
-            diagnostics = (part.name for part in fields(result) if part.name not in {"indices", "believed"})
-            details[name] = {part: getattr(result, part) for part in diagnostics}
+        present = {name: np.flatnonzero(own == label) for label, name in enumerate(self.labels)}
+        present = {name: members for name, members in present.items() if len(members)}
+        totals = {name: int(votes[members].sum()) for name, members in present.items()}
+        so_far = {name: total + self._before(present[name]) for name, total in totals.items()}
+        allotted = _largest_remainders([max(0, total) for total in so_far.values()], size)
+        shares = dict(zip(present, allotted, strict=True))
+        results: dict[str, Selection] = {}
+        for name, members in present.items():
+            if share := shares[name]:
+                inside = points[members, : -len(self.labels)]
+                results[name] = self._rule(members)(votes[members], inside, min(share, len(members)), rng)
+        sizes = {name: len(results[name].indices) if name in results else 0 for name in present}
+        believed = [result.believed for result in results.values() if result.believed is not None]
         return PerLabelSelection(
-            np.concatenate(chosen),
-            noisy_votes=dict(zip(names, totals, strict=True)),
-            shares=dict(zip(names, shares, strict=True)),
+            np.concatenate([present[name][result.indices] for name, result in results.items()]),
+            believed=np.concatenate(believed) if len(believed) == len(results) else None,
+            label_votes=np.concatenate([np.full(sizes[name], float(so_far[name])) for name in results]),
+            noisy_votes=totals,
+            shares=shares,
             sizes=sizes,
-            details=details,
+            details={name: _diagnostics(result) for name, result in results.items()},
         )
+
+    def _before(self, members: Indices) -> int:
+        """Return the noisy votes that the label of these candidates had in all rounds before."""
+        if self.candidates is None or self.candidates.label_votes is None:
+            return 0
+        return int(self.candidates.label_votes[members][0])
 
     def _rule(self, members: Indices) -> Selector:
         """Return the rule that selects among the candidates of a label."""
@@ -231,6 +238,11 @@ class PerLabel:
                 "use LabelledEmbedder with the same labels in the same order"
             )
         return own
+
+
+def _diagnostics(result: Selection) -> dict[str, Any]:
+    own = {part.name for part in fields(result)} - {part.name for part in fields(Selection)}
+    return {part: getattr(result, part) for part in sorted(own)}
 
 
 def _largest_remainders(weights: Sequence[int], size: int) -> list[int]:

@@ -38,10 +38,10 @@ _PATIENCE = 10.0  # seconds that an engine has to end by itself
 class OpenVinoModel:
     """A GGUF model, such as SmolLM2, run by OpenVINO GenAI in a process per core. Nothing leaves this machine.
 
-    The same request gets the same text on the same kind of processor, no matter which others are being answered. A
-    model is asked as by `EmbeddedModel`, but its answers are others: the temperature is applied before the likeliest
-    tokens are chosen, and all tokens of prompt and answer become less likely. Calls from several threads wait for one
-    another.
+    The same request gets the same text on the same kind of processor, no matter which others are being answered.
+    Prompts are those of `EmbeddedModel`, but the answers differ: the temperature is applied before the likeliest tokens
+    are chosen, and the penalty on repetition applies to all tokens of prompt and answer. Calls from several threads
+    wait for one another.
     """
 
     can_continue = True

@@ -97,7 +97,7 @@ def choose_columns(table: Table, text: str | None, label: str | None, user: str 
         if len(free) != 1:
             raise InputError(
                 f"{table.source} has {len(free) or 'no'} columns that may hold the texts; "
-                f"set text to the right one of {shown(table.names)}"
+                f"name one of {shown(table.names)} as text (--text)"
             )
         text = free[0]
         _refuse_ambiguous(table, [text])

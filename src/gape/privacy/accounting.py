@@ -155,7 +155,7 @@ def _check_delta(delta: float) -> None:
     if not _LEAST_DELTA <= delta < 1:
         raise InputError(
             f"delta must be at least {_LEAST_DELTA:g} and below 1, got {delta}; "
-            "1 / (n log n) is a usual choice for n units"
+            "1 / (n ln n) is a usual choice for n units"
         )
 
 

@@ -47,7 +47,9 @@ def settle_budget(ledger: Ledger, request: BudgetRequest, run: str, planned: Seq
     try:
         ledger.require(run, planned, wanted)
     except BudgetError as error:
-        raise BudgetError(f"{error} by budget_epsilon, which is for all runs on the data together") from None
+        raise BudgetError(
+            f"{error} with budget_epsilon (--budget-epsilon), which covers all runs on the data together"
+        ) from None
     left_open = request.granted is None
     if wanted != current or (provisional and not left_open):
         ledger.change_budget(epsilon=wanted.epsilon, delta=wanted.delta, provisional=left_open)

@@ -66,7 +66,7 @@ class Budget:
             raise InputError(f"epsilon must be positive, got {self.epsilon}; use inf for a budget without privacy")
         if not 0 < self.delta < 1:
             raise InputError(
-                f"delta must be between 0 and 1, got {self.delta}; 1 / (n log n) is a usual choice for n units"
+                f"delta must be between 0 and 1, got {self.delta}; 1 / (n ln n) is a usual choice for n units"
             )
         if self.neighbours not in get_args(Neighbours):
             raise InputError(f"neighbours must be 'replace' or 'add_remove', got {self.neighbours!r}; use 'replace'")
@@ -303,10 +303,11 @@ class Ledger:
             needed, used = (spent(r, budget.delta) for r in ((*made, *kept, *added), made))
             others = f", and {len(kept)} are reserved by another run in progress" if kept else ""
             more = f"{len(added)} more releases" if len(added) > 1 else "one more release"
+            earlier = "one release has" if len(made) == 1 else f"{len(made)} releases have"
             raise BudgetError(
-                f"{more} would bring the dataset to epsilon {stated(needed)}, above its budget of "
-                f"{budget.epsilon:g} at delta {budget.delta:g} ({len(made)} releases have used {stated(used)}{others}"
-                "); use more noise or fewer rounds, or change the budget"
+                f"{more} would bring the total of the dataset to epsilon {stated(needed)}, above its budget of "
+                f"{budget.epsilon:g} at delta {budget.delta:g} ({earlier} used {stated(used)}{others}"
+                "); choose a smaller epsilon or fewer rounds, or raise the budget"
             )
 
     @staticmethod

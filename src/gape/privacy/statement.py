@@ -9,6 +9,9 @@ from gape._support.html import as_paragraph
 from gape.privacy.accounting import Neighbours, Release, spent, stated
 from gape.privacy.ledger import Account
 
+_REST = "Everything else is post-processing of these releases."
+_REST_BEFORE = "All else is post-processing."
+
 _RELATIONS: dict[Neighbours, tuple[str, str]] = {
     "replace": ("replace-one", "replacing one {unit} by another"),
     "add_remove": ("add-or-remove-one", "adding or removing one {unit}"),
@@ -115,9 +118,13 @@ class PrivacyStatement:
             f"This synthetic dataset is ({epsilon}, {delta})-differentially private: {relation} in the private data "
             f"makes no outcome more likely than e^{epsilon} times what it was, plus {delta}. "
             f"Mechanism: {self._mechanism}, with discrete Gaussian noise of scale {sigma} from a secure source. "
-            f"All else is post-processing. {self._together} Taken as public: {counted}the settings of the run, the "
+            f"{_REST} {self._together} Taken as public: {counted}the settings of the run, the "
             "generator and the embedding model."
         )
+
+    def is_stored_as(self, stored: str) -> bool:
+        """Whether a stored file holds this paragraph, as worded now or, in runs made before, as it was."""
+        return stored in (f"{self.text()}\n", f"{self.text().replace(_REST, _REST_BEFORE)}\n")
 
 
 def _adaptive(releases: int) -> str:

@@ -155,7 +155,8 @@ def outlook(plan: Plan, units: int, writer: WritingFigures, *, cores: int = 1, e
     written = first + sum(rounds)
     calls, images = written * writer.model, written * writer.draws
     prompt, completion = _tokens(first, sum(rounds), writer) if writer.model else (0, 0)
-    suggested = suggested_samples(cast, plan.sigma, per_sample)
+    alone = plan.casting(1) if plan.votes_per_record > 1 else plan  # the default m is chosen by single votes
+    suggested = suggested_samples(units * min(alone.votes_per_unit, plan.samples * per_sample), alone.sigma, per_sample)
     texts = written if embedded else units + written
     read = round(texts * writer.words * TOKENS_PER_WORD) if writer.embedding_service else 0
     cost = prompt * writer.prompt_price + completion * writer.completion_price + read * writer.embedding_price
@@ -203,7 +204,9 @@ def _survey_remarks(plan: Plan, units: int) -> list[str]:
         "Columns, and pairs of columns that depend on each other, are asked for many times.",
     ]
     if share > LARGEST_CELL:
-        remarks.append("That is little: the rows will hardly follow the data. Use more epsilon, or fewer columns.")
+        remarks.append(
+            "The noise is strong: the rows will hardly follow the data. Use a larger epsilon, or fewer columns."
+        )
     if plan.delta > 1 / units:
         remarks.append(f"delta {plan.delta:.2g} is above 1/n, which allows publishing a record. Use a smaller one.")
     return remarks
@@ -215,15 +218,16 @@ def _remarks(plan: Plan, units: int, votes: float, signal: float, suggested: int
         return ["There is no noise: the result is NOT PRIVATE and must not be published."]
     if not plan.rounds:
         return _survey_remarks(plan, units)
-    remarks = [
-        f"A typical candidate gets {votes:.2g} votes under noise of {plan.sigma:.3g}: a signal of {signal:.2g} sigma."
-    ]
+    measured = f"{votes:.2g} votes under noise of {plan.sigma:.3g}: a signal of {signal:.2g} sigma"
+    remarks = [f"A typical candidate gets {measured}. Above 1 is good, below 0.3 is too little."]
     if signal < 0.9 * LEAST_SIGNAL:
         fewer = f"fewer samples ({suggested} would suit)" if suggested < plan.samples else "more records"
         follows = "hardly follow the data" if signal < NO_SIGNAL else "follow the data, but slowly"
-        remarks.append(f"That is little: selection will {follows}. Use {fewer}, fewer variations, or more epsilon.")
+        remarks.append(
+            f"The signal is weak: selection will {follows}. Use {fewer}, fewer variations, or a larger epsilon."
+        )
     elif suggested >= 2 * plan.samples:
-        remarks.append(f"The votes could tell more texts apart: up to about {suggested} samples.")
+        remarks.append(f"More samples are possible: the votes can tell about {suggested} apart.")
     if plan.rounds > 1 and signal < 0.9 * LEAST_SIGNAL:
         gain = math.sqrt(plan.rounds / max(1, plan.rounds // 2))
         remarks.append(f"Half the rounds would lower the noise {gain:.2g}-fold, but recall rises with rounds.")

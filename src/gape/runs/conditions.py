@@ -39,10 +39,14 @@ def read_condition(text: str, columns: Mapping[str, Sequence[str]]) -> Condition
     shares: dict[str, float] = {}
     for part in map(str.strip, [values] if values in known_values else values.split("|")):
         value, share = _with_share(part, known_values)
-        if value not in known_values or not 0 < share < 1e9 or value in shares:
+        if value not in known_values:
+            values = ", ".join(map(brief, known_values[:20]))
+            raise InputError(f"{brief(value)} is not a value of {brief(column)}; its values are {values}")
+        if value in shares:
+            raise InputError(f"{brief(value)} is named twice for {brief(column)}; name it once, with its share")
+        if not 0 < share < 1e9:
             raise InputError(
-                f"{brief(part)} is not a value of {brief(column)} with a share above 0, named once; its values are "
-                f"{', '.join(map(brief, known_values[:20]))}"
+                f"the share of {brief(value)} must be a positive number, got {share:g}; write 3, or omit the value"
             )
         shares[value] = share
     return Condition(column, shares)

@@ -47,7 +47,7 @@ def expand(
     folder = SettingsFolder.of(run)
     record, _, _ = folder.published()
     if record.settings is None:
-        raise RunError(f"{folder.path} holds no run of `gape run`; name the folder of one")
+        raise RunError(f"{folder.path} is not the folder of a run; name a folder that `gape run` wrote")
     by_model = writes(record.settings)
     uses: tuple[Use, ...] = ("generator",) if by_model else ("generator", "embedder")
     chosen = folder.agreed(uses, **settings)

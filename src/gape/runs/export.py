@@ -42,8 +42,8 @@ _NOT_PRIVATE = (
 
 _POST_PROCESSING = (
     "The guarantee holds for everything computed from the noisy counts, and so for this dataset: differential privacy "
-    "is closed under post-processing. Whatever is done with these rows, copying, filtering, training or publishing, "
-    "costs no further privacy, as long as the private data is not used again. It holds against readers with any "
+    "is closed under post-processing. Copying or filtering these rows, training on them or publishing them costs no "
+    "further privacy, as long as the private data is not used again. The guarantee holds against readers with any "
     "knowledge and any computing power."
 )
 
@@ -64,14 +64,14 @@ _PREFERENCES = (
 )
 
 _UNPROTECTED = """\
-- What is true of many: the dataset is meant to show it, and so what can be concluded about one {unit} from all the \
-others.
+- Patterns that many {unit}s share: the dataset is meant to show them, and with them what follows about one {unit} \
+from all the others.
 - Groups: for k {unit}s together the bound is k times epsilon, with a delta that grows faster than k times.
 - What the generator knew before: text that it learned from elsewhere can appear here, and no noise was added for it. \
 If it was trained on the private data, the guarantee above says nothing.
 - Choices made by looking at the private data, such as settings or prompts, and further releases about the same data: \
 both add to the cost.
-- Truth: rows are invented or from elsewhere, and one that resembles a person or an event is no evidence of either."""
+- Truth: rows are invented or come from elsewhere. A row that resembles a person or an event is no evidence of it."""
 
 
 def export(
@@ -120,7 +120,9 @@ def export(
         destination.with_suffix(".card.md"): card,
         destination: data,
     }
-    _refuse_existing(destination, *written)
+    # Statement and card may be there already, from an export in another format.
+    _refuse_existing(destination, *(path for path, content in written.items() if not _is_file_of(path, content)))
+    _refuse_existing(destination, destination)
     for path, content_of_file in written.items():
         write_atomically(path, content_of_file)
     return list(written)
@@ -159,6 +161,16 @@ def _refuse_existing(destination: Path, *files: Path) -> None:
             raise InputError(f"{path} exists and nothing is overwritten; remove it or name another destination")
     if not destination.parent.is_dir():
         raise InputError(f"{destination.parent} is not a folder; make it first")
+
+
+def _is_file_of(path: Path, content: bytes) -> bool:
+    """Whether a file has this content."""
+    return (
+        path.is_file()
+        and not path.is_symlink()
+        and path.stat().st_size == len(content)
+        and path.read_bytes() == content
+    )
 
 
 def _write_folder(destination: Path, content: dict[str, bytes]) -> list[Path]:

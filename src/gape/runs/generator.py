@@ -262,7 +262,18 @@ class _PublicTexts(tuple[str, ...]):
 def public_texts(settings: Settings) -> Sequence[str]:
     """Read the records of the corpus; their repr is their number and a digest."""
     path = settings.generator.partition(":")[2]
-    return _PublicTexts(settings.records.read_corpus(path, settings.corpus_text).tolist())
+    with naming_the_corpus():
+        return _PublicTexts(settings.records.read_corpus(path, settings.corpus_text).tolist())
+
+
+@contextmanager
+def naming_the_corpus() -> Iterator[None]:
+    """Say in errors that they are about the corpus, and which setting names its column."""
+    try:
+        yield
+    except InputError as error:
+        message = str(error).replace("text (--text)", "corpus_text (--corpus-text)")
+        raise InputError(f"the corpus cannot be used: {message}") from None
 
 
 def about_label(prompts: Prompts, column: str | None, label: str) -> Prompts:

@@ -8,7 +8,7 @@ from gape.runs.settings import Settings
 _SURVEY = (
     "Noisy counts of columns and of pairs of columns, and rows that fit them; there are no rounds of Private Evolution."
 )
-_REGIONS = "survivors are ranked, after one for each of up to 50 regions"
+_REGIONS = "the candidate with the most votes in each of up to 50 regions survives before the rest are ranked"
 _SHARES = "beyond the first half, survivors are chosen in proportion to the votes"
 _DEPARTS = "no theorem of the paper covers it"
 
@@ -42,10 +42,10 @@ def _default(settings: Settings) -> Method:
         else "",
         _votes(settings) if settings.votes_per_record != 1 else "",
         "votes are estimated from all noisy votes" if estimated else "",
-        "noisy votes are combined with those of the round before" if remembered else "",
+        "noisy votes are combined with those of the previous round" if remembered else "",
         "negative votes are dropped",
         "distances are not truncated at R/3" if settings.separation is None else "",
-        "as many candidates qualify as are needed",
+        "there is no fixed threshold for votes",
         "" if estimated else _REGIONS if remembered else _SHARES,
     ]
     *others, last = (departure for departure in departures if departure)

@@ -12,7 +12,7 @@ from gape.language.locate import KINDS, check_name
 from gape.privacy.accounting import Neighbours
 from gape.runs.advice import samples_for, suitable_votes, usual_delta
 from gape.runs.electorate import Private, units_of
-from gape.runs.generator import generator_kind, kind_of, writes
+from gape.runs.generator import generator_kind, kind_of, naming_the_corpus, writes
 from gape.runs.presets import START
 from gape.runs.selector import estimates_votes, varies_start, votes_suit_noise
 from gape.runs.settings import Settings
@@ -161,10 +161,8 @@ def _check_corpus(settings: Settings) -> None:
         raise PrivacyError(
             f"{file} is the private data, and a corpus is published unchanged; name a file of public texts"
         )
-    try:
+    with naming_the_corpus():
         settings.records.check_corpus(file, settings.corpus_text)
-    except InputError as error:
-        raise InputError(f"of the corpus, {str(error).replace('set text to', 'set corpus_text to')}") from None
 
 
 def refuse_unknown(settings: Settings) -> None:
@@ -213,8 +211,8 @@ def _labels(settings: Settings, private: Private) -> tuple[str, ...] | None:
         return None
     if not settings.labels_are_public:
         raise InputError(
-            "which labels occur is private; list all possible labels as labels, or give labels_are_public if they are "
-            "public"
+            "which labels occur is private; list all possible labels with labels (--labels), or set labels_are_public "
+            "(--labels-are-public) if they are public"
         )
     return tuple(sorted(set(occurring)))
 

@@ -89,16 +89,20 @@ def _gape(settings: Settings, plan: Plan) -> Selector:
     wording = settings.records.wording
     if not remembers_votes(settings):
         return _per_label(settings, replace(Gape.without_memory(plan.sigma, plan.samples, **chosen), wording=wording))
-    return Remembering(_per_label(settings, RegionalRanking(**chosen, wording=wording)), plan.sigma)
+    return _per_label(settings, Remembering(RegionalRanking(**chosen, wording=wording), plan.sigma))
 
 
 def _earlier(settings: Settings, plan: Plan) -> Iterator[Selector]:
-    """The defaults of earlier versions: half of the survivors were centres of the votes, later 50 of them."""
+    """The defaults of earlier versions.
+
+    Half of the survivors were centres of the votes, later 50 of them. Then labels had shares of believed votes.
+    """
     chosen: dict[str, Any] = {"separation": _separation(settings), "distinct": keeps_distinct(settings)}
     yield _per_label(settings, Gape.without_memory(plan.sigma, **chosen))
     spare, centres = max(SPARE, QUALIFIED / plan.samples), min(1.0, CENTRES / plan.samples)
     rule = Gape(threshold=math.inf, spare=spare, signed=False, centres=centres, **chosen)
     yield Remembering(_per_label(settings, replace(rule, wording=settings.records.wording)), plan.sigma)
+    yield Remembering(_per_label(settings, RegionalRanking(**chosen, wording=settings.records.wording)), plan.sigma)
 
 
 def _paper(settings: Settings, plan: Plan) -> Gape:

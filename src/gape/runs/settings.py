@@ -95,8 +95,8 @@ class Settings:
     votes_per_record: int | None = _setting(
         None,
         "Privacy",
-        "Number of nearest candidates each record votes for. Noise grows with its square root. Defaults to 1; with the "
-        "selector gape to between 2 and 64, and with a corpus to between 2 and 8, more if there is more noise.",
+        "Number of nearest candidates each record votes for. Noise grows with its square root. Defaults to 1. With the "
+        "selector gape the default follows the noise, up to 64, or up to 8 with a corpus.",
     )
     votes_per_unit: int | None = _setting(
         None, "Privacy", "Maximum number of votes per user and round. Defaults to the votes of one record."
@@ -115,19 +115,19 @@ class Settings:
         "gape-paper, augpe and subsamplepe are the published methods.",
     )
     samples: int | None = _setting(
-        None, "Evolution", "Number of samples (m). Defaults to as many as votes can tell apart."
+        None, "Evolution", "Number of synthetic records (m). Defaults to as many as one vote per record can tell apart."
     )
     rounds: int = _setting(6, "Evolution", "Voting rounds (T). Tables: 0 with a survey, else 20.")
     survey: float = _setting(
         0.0,
         "Evolution",
-        "Share of the privacy budget that a survey has before the first round. Texts: what they are about decides "
-        "the topics of the initial texts. Tables: 1, without rounds, and rows are made that fit the survey.",
+        "Share of the privacy budget for a survey before the first round. Texts: the answers decide the topics of the "
+        "initial texts. Tables: 1 by default, without rounds; the rows are made to fit the answers.",
     )
     initial: int | None = _setting(
         None,
         "Evolution",
-        "Number of initial texts. Defaults to the candidates of a round, or to samples if the start is varied.",
+        "Number of initial texts. Defaults to the number of candidates of a round, or to --samples with --vary-start.",
     )
     vary_start: bool | None = _setting(
         None, "Evolution", "Vary the initial texts before the first vote. Off by default if texts are kept distinct."

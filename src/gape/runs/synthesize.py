@@ -239,7 +239,8 @@ def _run(
         closing(folder.open_ledger(settings, plan, private)) as ledger,
     ):
         cached = Cached(embedder, max(CACHED, plan.candidates))  # only for public texts
-        doing = f"{'embedding' if isinstance(private, Records) else 'opening'} the private {settings.records.nouns}"
+        embeds = isinstance(private, Records) and not plan.by_survey
+        doing = f"{'embedding' if embeds else 'opening'} the private {settings.records.nouns}"
         tracker.say(doing)
         if settings.labels is None:
             rehearse(selector, plan.candidates)

@@ -71,8 +71,8 @@ def local_search(
 
     Without `certify` the search stops where no swap pays with the flow into the negative weights held, which takes
     a fraction of the time. `memory` bounds the bytes taken by distances and what is derived from them: where they do
-    not fit, the search goes by blocks, with the flow held, whatever `certify` says. Interrupted from the keyboard, it
-    returns the best so far, which is the start at least. None of these is certified, but for blocks without negative
+    not fit, the search works in blocks with the flow held, even with `certify`. Interrupted from the keyboard, it
+    returns the best result so far, at least the start. None of these is certified, but for blocks without negative
     weights, where there is no flow to hold. Where there are many points, their distances are computed on a GPU if torch
     finds one.
     """
@@ -135,24 +135,25 @@ def threshold_for(weights: NoisyVotes | Floats, wanted: int, threshold: float = 
 class Gape:
     """GAPE's selector (Algorithm 4): local search over the candidates with more than `threshold` noisy votes.
 
-    Construct it by `Gape.paper`, `Gape.without_memory` or `Gape.for_corpus`; the fields make any other mixture.
+    Construct it by `Gape.paper`, `Gape.without_memory` or `Gape.for_corpus`; the fields allow other combinations.
 
-    The paper's threshold keeps noise out, and at practical sizes nearly everything with it. With `spare` it gives way:
-    it is lowered, to zero at least, until `spare` times as many candidates as are asked for lie above it. That reads
-    noisy votes alone and so costs no privacy.
+    The paper's threshold keeps noise out, but at practical sizes it also excludes nearly all candidates. With `spare`
+    it is lowered, at most to zero, until `spare` times the requested number of candidates are above it. This reads only
+    noisy votes, so it costs no privacy.
 
     In the paper's objective the negative votes cancel positive ones near them. Without `signed` they count as zero, and
     the rule is a weighted k-median: under much noise it came nearer to the data (docs/selection.md).
 
     With `noise`, the sigma of the votes, they are replaced by an estimate of what other records would cast
-    (`sharing.py`), which is nowhere negative; threshold and `spare` then apply to that.
+    (`sharing.py`). It is never negative; threshold and `spare` then apply to the estimate.
 
-    With `centres` below 1 only that share of the survivors is searched for, and the others are the largest votes near
-    each, in proportion to its share of all votes (`seats.py`). What the result says of the search is of the centres.
+    With `centres` below 1, the search finds only that share of the survivors. The others are the candidates with the
+    most votes near each of these centres, in proportion to its share of all votes (`seats.py`). The result describes
+    the search for the centres.
 
-    With `distinct`, no survivor is a near copy of another (`copies.py`), where there are enough candidates for that: of
-    near copies the one with the most votes stands for all. The votes of the others still count for the place where they
-    lie, in the search and in the shares of the centres.
+    With `distinct`, no survivor is a near copy of another (`copies.py`), if there are enough candidates for that: of
+    several near copies the one with the most votes is kept. The votes of the others still count at their own points,
+    in the search and in the shares of the centres.
     """
 
     separation: float
@@ -180,9 +181,9 @@ class Gape:
     ) -> "Gape":
         """The default where a generator makes `samples` survivors that are not texts, for votes with noise of `sigma`.
 
-        A threshold of one sigma that gives way, no negative votes, and half of the survivors searched for, at least
-        `CENTRES`, among at least `QUALIFIED` candidates. Without `samples` there is no such minimum: that was the
-        default of earlier versions, and runs that they began are resumed with it.
+        A threshold of one sigma that is lowered if necessary, no negative votes, and half of the survivors searched
+        for, at least `CENTRES`, among at least `QUALIFIED` candidates. Without `samples` there is no such minimum: that
+        was the default of earlier versions, and runs that they began are resumed with it.
         """
         least, share = (0.0, 0.0) if samples is None else (QUALIFIED / samples, CENTRES / samples)
         spare, centres = max(SPARE, least), min(1.0, max(_HALF, share))

@@ -24,11 +24,11 @@ MOST = 4000  # candidates that qualify as centres; more slow the search down and
 
 @dataclass(frozen=True)
 class RegionalRanking:
-    """Ranking with a seat for each of up to `regions` regions, meant for the votes that `Remembering` estimates.
+    """Keeps the candidate with the most votes in each of up to `regions` regions, and ranks the others.
 
-    With `distinct`, no survivor is a near copy of another if there are enough candidates for that: of near copies the
-    one with the most votes stands for all. What the result says of the search is of the centres of the regions, whose
-    distances are truncated at separation / 3.
+    It is meant for the votes that `Remembering` estimates. With `distinct`, no survivor is a near copy of another, if
+    there are enough candidates for that: of several near copies the one with the most votes is kept. The result
+    describes the search for the centres of the regions, with distances truncated at separation / 3.
     """
 
     separation: float = math.inf

@@ -1,13 +1,12 @@
-"""Estimating true votes from noisy ones and from what the votes of the round before said.
+"""Estimating true votes from the noisy votes of this round and from those of the previous round.
 
 A survivor stays a candidate, and its variations resemble it, so the votes of the last round say something about those
-of this round. Let y_i be the noisy votes of candidate i, and x_i the votes that the sample it varies was believed to
-have. Among the candidates of one scale (0 for kept samples) the model is that of Fay and Herriot (1979), with known
-noise:
+of this round. Let y_i be the noisy votes of candidate i, and x_i the votes estimated for the sample that it varies.
+Among the candidates of one scale (0 for kept samples) the model is that of Fay and Herriot (1979), with known noise:
 
     y_i = p_i + u_i + e_i,   p_i = mean(y) + b (x_i - mean(x)),   Var u_i = tau^2,   Var e_i = sigma^2 + mean(y),
 
-where the second part of the noise is how much the votes of as many other records would differ (Poisson). The best
+where the second part of the noise is how much the votes of equally many other records would differ (Poisson). The best
 linear estimate of the votes of other records is
 
     w_i = p_i + g (y_i - p_i),   g = tau^2 / (tau^2 + sigma^2 + mean(y)).
@@ -33,9 +32,10 @@ _FEWEST = 20  # candidates of a scale by which b and tau can be estimated
 
 @dataclass(frozen=True)
 class Remembering:
-    """Another selector, which is given the votes that candidates are believed to have in place of the noisy ones.
+    """Passes estimated votes to another selector, in place of the noisy ones.
 
-    What is believed of the survivors is returned with them, for the next round.
+    The estimates combine the noisy votes of a candidate with the estimate for the sample that it varies. Those of the
+    survivors are returned with them, for the next round.
     """
 
     selector: Selector

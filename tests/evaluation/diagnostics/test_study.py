@@ -31,7 +31,7 @@ def test_a_gaussian_generator_is_what_it_is() -> None:
             assert not found.biased
         assert all(0 < away < 6**0.5 for away in each.distances)
     assert seen.best.scale == 0.04
-    assert "No bias can be told from zero" in seen.verdict[3]
+    assert "No bias differs measurably from zero" in seen.verdict[3]
     assert (seen.start.samples, seen.start.targets) == (51, 51)
     assert 0 <= seen.start.share < 1
     assert "assumes such a warm start" in seen.verdict[4]

@@ -61,12 +61,12 @@ def test_both_follow_the_papers_powers_of_n_and_of_lambda() -> None:
 def test_sentences_name_the_constant_and_what_cannot_be() -> None:
     small = cluster_limits(2000, 4.0, 1e-5, 20, per_sample=7)
     samples, cluster = small.sentences
-    assert f"about {small.rate_samples:,} by the paper's asymptotic rate" in samples
+    assert f"about {small.rate_samples:,} samples by its asymptotic rate" in samples
     assert "with the constant 1" in samples
     assert "with the constant 1" in cluster
-    assert cluster.endswith(", which no cluster here can have.")
+    assert cluster.endswith(", more than the data has.")
     large = cluster_limits(10**9, 4.0, 1e-10, 20, per_sample=7)
-    assert large.sentences[1].endswith(f"asks for more than {large.least_cluster:,.0f}.")
+    assert large.sentences[1].endswith(f"requires more than {large.least_cluster:,.0f}.")
 
 
 def test_refusals() -> None:

@@ -179,7 +179,7 @@ def test_a_table_without_a_header_is_refused_and_not_shown(folder: Path, tmp_pat
 def test_a_corpus_that_does_not_fit_is_refused_before_anything_is_made(folder: Path, tmp_path: Path) -> None:
     public = tmp_path / "public.csv"
     public.write_text("age,kind\n3,cat\n")
-    with pytest.raises(InputError, match=r"of the corpus, .* has no column 'sound'"):
+    with pytest.raises(InputError, match=r"the corpus cannot be used: .* has no column 'sound'"):
         run_text(settings_of(folder, generator=f"corpus:{public}"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -68,7 +68,7 @@ class Diagnosis:
         ranks = [reach.effective_rank.value for reach in best.reach]
         directions = (
             f"Variations move in about {dimension} of the embedding's {self.ambient} directions at scale "
-            f"{best.scale:g}, and the direction of a target has one part in {np.median(ranks):.3g} of their variance."
+            f"{best.scale:g}, and 1/{np.median(ranks):.3g} of their variance is in the direction of a target."
         )
         conditions = (self._on_bias(best), self._on_start())
         if covered < _PROGRESS:
@@ -84,8 +84,8 @@ class Diagnosis:
             f"target, so samples move: at this pace the distance is halved after {_in_rounds(rounds)}."
         )
         advice = (
-            f"More rounds share one budget: {_in_rounds(min(max(rounds, 4), 10))} are a good first choice, and as many "
-            "samples as get votes well above the noise, which `gape plan` works out."
+            f"All rounds share one budget: {_in_rounds(min(max(rounds, 4), 10))} are a good first choice. `gape plan` "
+            "says how many samples the votes can tell apart."
         )
         return directions, moving, advice, *conditions
 
@@ -101,7 +101,7 @@ class Diagnosis:
         )
         biased = sum(each.biased for each in seen)
         if not biased:
-            return f"{found} No bias can be told from zero, as the paper's lemmas require."
+            return f"{found} No bias differs measurably from zero, as the paper's lemmas require."
         return (
             f"{found} For {biased} of {len(seen)} samples that bias is not chance. The paper's lemmas assume none, so "
             "they do not cover this generator."
@@ -111,8 +111,8 @@ class Diagnosis:
         """Compare the start with what the theorem of cluster discovery assumes."""
         start = self.start
         measured = (
-            f"Of {start.targets} targets, {start.share:.0%} have one of {start.samples} first samples within R/8 for "
-            f"R = {start.separation:.3g}; all of them would from R = {start.separation_needed:.3g} on."
+            f"Of {start.targets} targets, {start.share:.0%} have one of {start.samples} initial samples within R/8 for "
+            f"R = {start.separation:.3g}; all of them would have one if R were {start.separation_needed:.3g}."
         )
         if start.share == 1:
             return f"{measured} The warm start that the theorem on clusters assumes holds for these targets."

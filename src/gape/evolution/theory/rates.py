@@ -29,15 +29,15 @@ class ClusterLimits:
     @property
     def sentences(self) -> tuple[str, str]:
         """One sentence on the number of samples, and one on the least cluster."""
-        none = ", which no cluster here can have" if self.least_cluster >= self.records else ""
+        none = ", more than the data has" if self.least_cluster >= self.records else ""
         samples = (
-            f"Best m for finding small clusters, with one vote per record: about {self.rate_samples:,} by the paper's "
-            f"asymptotic rate, sqrt(n / sigma) with the constant 1, or {self.samples:,} by its theorem with all "
-            "constants."
+            "To find small clusters with one vote per record, the paper's theory suggests about "
+            f"{self.rate_samples:,} samples by its asymptotic rate, sqrt(n / sigma) with the constant 1, or "
+            f"{self.samples:,} by its theorem with all constants."
         )
         cluster = (
-            f"Least cluster that can be found: about {self.rate_cluster:,} records by the paper's asymptotic rate, "
-            f"sqrt(n sigma) with the constant 1; its theorem asks for more than {self.least_cluster:,.0f}{none}."
+            f"The smallest cluster that can be found has about {self.rate_cluster:,} records by the paper's asymptotic "
+            f"rate, sqrt(n sigma) with the constant 1; its theorem requires more than {self.least_cluster:,.0f}{none}."
         )
         return samples, cluster
 

@@ -159,7 +159,7 @@ def _image_column(table: Table, columns: Columns) -> str:
             return holding[0]
     elif list(table.names).count(columns.text) == 1:
         return columns.text
-    raise InputError(f"{table.source} has no clear column of images; set text to the right one of {shown(table.names)}")
+    raise InputError(f"{table.source} has no clear column of images; name one of {shown(table.names)} as text (--text)")
 
 
 def _content(cell: Any, where: str) -> Raw:

@@ -183,7 +183,7 @@ def read_begun_run(path: str | Path, stored: SealedSettings | None = None) -> Ru
     path = Path(path)
     layout = Layout(path)
     if not layout.is_run and not layout.settings.exists():
-        raise RunError(f"{path} is not the folder of a run; name the folder that the run was made in")
+        raise RunError(f"{path} is not the folder of a run; name a folder that `gape run` wrote")
     refuse_links(path)
     stored = stored or read_sealed(path)
     settings = None if stored is None else stored.settings
@@ -319,7 +319,7 @@ def _read_release(
         return None, None
     # PRIVACY.txt is written after the numbers, and the data last: older files are from before an extension.
     published = read_table(layout.published)
-    same = _words(layout.words) == f"{statement.text()}\n" and published.equals(_columns(layout.path, states, kind))
+    same = statement.is_stored_as(_words(layout.words)) and published.equals(_columns(layout.path, states, kind))
     return (statement, published) if same else (None, None)
 
 

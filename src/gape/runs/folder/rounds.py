@@ -51,7 +51,7 @@ _WHERE_LOADED = (
 )
 _WORD = re.compile(r"[\w.+!-]{1,60}")  # a name or a version; both appear in reports
 _LARGEST_NUMBER = 2**53  # of rounds, samples and seeds
-_AS_COLUMNS = frozenset({"indices", "believed"})  # parts of a selection
+_AS_COLUMNS = frozenset({"indices", "believed", "label_votes"})  # parts of a selection
 
 
 class VersionWarning(UserWarning):
@@ -195,8 +195,8 @@ class RunFolder:
             write_table(files.votes, {"noisy_votes": state.votes})
             write_json(files.selection, _diagnostics(state))
             columns["candidate"] = state.selection.indices
-        if state.believed is not None:
-            columns["believed_votes"] = state.believed
+        remembered = {"believed_votes": state.believed, "label_votes": state.label_votes}
+        columns |= {name: values for name, values in remembered.items() if values is not None}
         write_table(files.synthetic, columns | _writers(state.authors))
 
     def load(self) -> State | None:
@@ -207,7 +207,14 @@ class RunFolder:
         last = complete[-1]
         authors = read_writers(self._layout.round(last).synthetic)
         judged = self._judged(last) if last and authors is not None else None
-        state = State(last, self.synthetic(last), believed=self._believed(last), authors=authors, judged=judged)
+        state = State(
+            last,
+            self.synthetic(last),
+            believed=self._remembered(last, "believed_votes"),
+            label_votes=self._remembered(last, "label_votes"),
+            authors=authors,
+            judged=judged,
+        )
         following = self._layout.round(last + 1).candidates
         if not following.exists():
             return state
@@ -225,13 +232,11 @@ class RunFolder:
         path = self._layout.round(turn).synthetic
         return read_samples(path, read_table(path), self._modality)
 
-    def _believed(self, turn: int) -> Floats | None:
-        """Return the votes that the members of S(t) are believed to have; None if the selector remembers none."""
+    def _remembered(self, turn: int, column: str) -> Floats | None:
+        """Return what the selector remembers of the members of S(t), from a column; None if it remembers nothing."""
         path = self._layout.round(turn).synthetic
         table = read_table(path)
-        if "believed_votes" not in table.column_names:
-            return None
-        return read_numbers(path, table, "believed_votes", np.float64)
+        return read_numbers(path, table, column, np.float64) if column in table.column_names else None
 
     def _judged(self, turn: int) -> Judged:
         """Return the candidates of a round that has voted, with their writers and votes."""
@@ -257,7 +262,7 @@ class RunFolder:
         """Write `release/`. The statement comes first: if writing stops there, it claims too little."""
         columns, layout = self._kind(samples).publish(samples), self._layout
         layout.release.mkdir(exist_ok=True)
-        if layout.words.exists() and read_bounded(layout.words) != statement.text() + "\n":
+        if layout.words.exists() and not statement.is_stored_as(read_bounded(layout.words)):
             layout.release_report.unlink(missing_ok=True)  # older than the extension, so it claims too much
         write_json(layout.statement, asdict(statement))
         write_atomically(layout.words, (statement.text() + "\n").encode())

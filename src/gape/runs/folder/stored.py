@@ -127,7 +127,7 @@ class SettingsFolder:
     def settings(self) -> Settings:
         """Return the settings of the run in the folder. Use `agreed` before they reach outside it."""
         if self.stored is None:
-            raise RunError(f"{self.path} holds no run of `gape run`; name the folder of one")
+            raise RunError(f"{self.path} is not the folder of a run; name a folder that `gape run` wrote")
         return self.stored.settings
 
     def record(self) -> RunRecord:
@@ -187,7 +187,7 @@ class SettingsFolder:
             old, new = getattr(stored, name), getattr(settings, name)
             if old != new and name not in may_differ:
                 raise RunError(
-                    f"{self.path} was started with {name} {old!r}, not {new!r}; use the same settings to resume it, or "
+                    f"{self.path} was started with {name} {old!r}, not {new!r}; `gape resume` keeps its settings, or "
                     "name a new folder"
                 )
         return settings
