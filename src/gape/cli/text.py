@@ -47,6 +47,8 @@ def plan(settings: Settings) -> None:
     chosen = make_plan(settings)
     embedded = isinstance(private, VectorFolder)
     expected = outlook(chosen, units_of(private), describe_writer(settings), cores=cores(), embedded=embedded)
+    if chosen.by_survey:
+        expected = replace(expected, seconds=settings.records.survey_seconds(len(private), chosen.samples))
     console = output()
     _print_plan(console, settings, private, chosen, expected)
     for remark in (*expected.remarks, *_ledger_remarks(settings, chosen)):

@@ -200,6 +200,10 @@ class Modality:
         """Return the largest number of answers that a record gives to each release of that survey."""
         raise InputError(f"{self.nouns} answer no survey; leave it out")
 
+    def survey_seconds(self, records: int, samples: int) -> float | None:
+        """Return about how long a survey without rounds takes; None if that is not known."""
+        return None
+
     @classmethod
     def rehearsal(cls) -> Rehearsal | None:
         """Return a survey of made-up records, which audits try; None if records of this kind answer none."""

@@ -15,7 +15,8 @@ import gape
 from command import gape as command
 from gape.audit import audit_run
 from gape.core.types import NoisyVotes
-from gape.modalities import Schema
+from gape.modalities import Rows, Schema
+from gape.modalities.rows.columns import Numbers
 from gape.privacy.ledger import Ledger
 from gape.report import write_report
 from gape.runs.export import export
@@ -204,6 +205,25 @@ def test_a_plan_says_that_it_reads(folder: Path, monkeypatch: pytest.MonkeyPatch
     printed = command("plan", str(folder / "private.csv"), *asked)
     assert printed.exit_code == 0
     assert "Start: reading the private rows, 3,000 so far" in printed.stderr
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "samples", "measured"),  # CPU seconds in docs/tables.md
+    [
+        (10, 2, 10, 2),
+        (10_000, 200, 10_000, 93),
+        (1_000_000, 10, 10_000, 18),
+        (10_000_000, 10, 10_000, 153),
+        (43_958, 14, 10_000, 9),
+        (45_000, 8, 10_000, 5),
+        (17_118, 11, 10_000, 6),
+    ],
+)
+def test_the_time_of_a_survey_is_estimated_within_a_quarter(
+    rows: int, columns: int, samples: int, measured: float
+) -> None:
+    schema = Schema({f"c{number}": Numbers(0, 9) for number in range(columns)})
+    assert Rows(schema).survey_seconds(rows, samples) == pytest.approx(measured, rel=0.25)
 
 
 def test_a_notebook_shows_a_survey(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

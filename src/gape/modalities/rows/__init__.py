@@ -27,6 +27,7 @@ from gape.modalities.rows.marginals import ALGORITHMS, Marginals
 from gape.modalities.rows.measures import row_measures, table_scores
 from gape.modalities.rows.rehearsal import made_up_survey
 from gape.modalities.rows.schema import Schema
+from gape.modalities.rows.survey import MOST_PAIRS
 from gape.modalities.rows.surveyed import SurveyedRows
 
 __all__ = ["Rows", "Schema", "load_rows"]
@@ -117,6 +118,12 @@ class Rows(Modality):
     def survey_answers(self) -> tuple[int, ...]:
         """Return the number of answers of a row to each release of the survey."""
         return SurveyedRows(self.schema).per_record
+
+    def survey_seconds(self, records: int, samples: int) -> float:
+        """Return about how long a survey takes, by the CPU seconds in docs/tables.md."""
+        width = len(self.schema.columns)
+        pairs = width * (width - 1) // 2
+        return 2 + 1.5e-6 * records * width + 2.3e-3 * pairs + 7.7e-6 * samples * min(pairs, MOST_PAIRS)
 
     @classmethod
     def rehearsal(cls) -> Rehearsal:
