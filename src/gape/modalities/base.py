@@ -8,7 +8,7 @@ and never asks which one it is. `docs/modalities.md` writes one from scratch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -39,7 +39,6 @@ class Columns:
     text: str | None = None
     label: str | None = None
     user: str | None = None
-    listener: Callable[[int], None] | None = field(default=None, compare=False)  # receives how many rows are read
 
 
 @dataclass(frozen=True)
@@ -150,10 +149,15 @@ class Modality:
         """Read private records. No message may contain any part of one."""
         raise InputError(f"there is no built-in reader of {self.nouns}; set up the run in Python")
 
-    def read_surveyed(self, source: object, columns: Columns) -> Records:
+    def read_surveyed(
+        self,
+        source: object,
+        columns: Columns,
+        listener: Callable[[int], None] = lambda _: None,
+    ) -> Records:
         """Read private records that only answer the survey of the modality's own generator, and never vote.
 
-        Their content may be whatever its questions encode.
+        Their content may be whatever its questions encode. `listener` is told how many are read so far.
         """
         return self.read(source, columns)
 

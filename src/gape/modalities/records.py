@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -74,14 +74,6 @@ def open_table(source: object) -> Table:
     if isinstance(source, list | tuple | np.ndarray) or hasattr(source, "to_list"):
         return from_items(source)
     raise InputError(f"texts must be a path, a frame, a list or an array, got {type(source).__name__}")
-
-
-def counted(rows: Iterable[Sequence[Any]], listener: Callable[[int], None] | None) -> Iterator[Sequence[Any]]:
-    """Yield rows, and tell the listener from time to time how many there were."""
-    for number, row in enumerate(rows, start=1):
-        yield row
-        if listener is not None and number % SOME == 0:
-            listener(number)
 
 
 def choose_columns(table: Table, text: str | None, label: str | None, user: str | None) -> list[str]:

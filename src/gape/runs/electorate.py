@@ -94,9 +94,9 @@ def open_private(settings: Settings, source: object = None, report: Callable[[st
     if source is None and settings.data and is_vector_folder(settings.data) and settings.records.on_disk:
         return VectorFolder(settings.data)
     by_survey = settings.survey and not settings.rounds
-    read = settings.records.read_surveyed if by_survey else settings.records.read
-    where, columns = _data(settings, source)
-    return read(where, replace(columns, listener=_reading(settings, report)))
+    if not by_survey:
+        return settings.records.read(*_data(settings, source))
+    return settings.records.read_surveyed(*_data(settings, source), _reading(settings, report))
 
 
 def _reading(settings: Settings, report: Callable[[str], None]) -> Callable[[int], None]:

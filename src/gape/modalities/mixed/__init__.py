@@ -86,7 +86,7 @@ class Mixed(Modality):
 
     def read(self, source: object, columns: Columns) -> Records:
         """Read the rows of a table."""
-        rows = load_rows(source, self.schema, columns.user, listener=columns.listener)
+        rows = load_rows(source, self.schema, columns.user)
         labels = self.labels(rows.content, columns.label)
         return Records(rows.content, labels, rows.users, rows.dropped, rows.source, rows.contents)
 

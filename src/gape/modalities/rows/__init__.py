@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -96,12 +96,14 @@ class Rows(Modality):
 
     def read(self, source: object, columns: Columns) -> Records:
         """Read the rows of a table."""
-        rows = load_rows(source, self.schema, columns.user, MOST_HELD, columns.listener)
+        rows = load_rows(source, self.schema, columns.user, MOST_HELD)
         return rows if columns.label is None else replace(rows, labels=self.labels(rows.content, columns.label))
 
-    def read_surveyed(self, source: object, columns: Columns) -> Records:
+    def read_surveyed(
+        self, source: object, columns: Columns, listener: Callable[[int], None] = lambda _: None
+    ) -> Records:
         """Read the rows of a table as the cells that a survey asks about, by blocks."""
-        return load_cells(source, self.schema, columns.user, columns.listener)
+        return load_cells(source, self.schema, columns.user, listener)
 
     def read_corpus(self, path: str, column: str | None) -> Samples:  # noqa: ARG002  (all columns count)
         """Read public rows."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from gape.core.errors import InputError
 from gape.core.types import Floats
-from gape.modalities.records import Records, counted, record_user
+from gape.modalities.records import Records, record_user
 from gape.modalities.rows.cells import Cells
 from gape.modalities.rows.columns import Column, Numbers
 from gape.modalities.rows.load import content_of, open_rows
@@ -29,7 +29,7 @@ _USER = 8  # bytes of the digest that stands for a user
 
 
 def load_cells(
-    source: object, schema: Schema, user: str | None = None, listener: Callable[[int], None] | None = None
+    source: object, schema: Schema, user: str | None = None, listener: Callable[[int], None] = lambda _: None
 ) -> Records:
     """Read what `load_rows` reads as cells of a survey, (n, columns), and their users as numbers.
 
@@ -41,7 +41,7 @@ def load_cells(
     coders = [Coder(*each) for each in zip(schema.columns.values(), schema.blanks, strict=True)]
     cells, known, number = Cells(schema), DatasetDigest(), 0
     held, users = bytearray(), bytearray()  # they grow in place, unlike a list of arrays that is joined at the end
-    for rows in _blocks(counted(table.rows(once), listener)):
+    for rows in _blocks(table.rows(once)):
         columns = list(zip(*rows, strict=True))
         places = [f"{table.row} {number + index} of {table.source}" for index in range(1, len(rows) + 1)]
         owners = None if user is None else columns[once.index(user)]
@@ -52,6 +52,7 @@ def load_cells(
             names = (record_user(cell, where, str(user)) for cell, where in zip(owners, places, strict=True))
             users += b"".join(blake2b(name.encode(), digest_size=_USER).digest() for name in names)
         number += len(rows)
+        listener(number)
     if not number:
         raise InputError(f"{table.source} holds no rows; add at least one record")
     content = np.frombuffer(held, cells.dtype).reshape(number, -1)

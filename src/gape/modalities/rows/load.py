@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, time
 from decimal import Decimal
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ import numpy as np
 
 from gape.core.errors import InputError
 from gape.core.types import as_samples
-from gape.modalities.records import Records, counted, open_table, record_user
+from gape.modalities.records import Records, open_table, record_user
 from gape.modalities.tables import Table, missing
 
 
@@ -29,13 +29,7 @@ class RowSchema(Protocol):
         ...
 
 
-def load_rows(
-    source: object,
-    schema: RowSchema,
-    user: str | None = None,
-    most: int | None = None,
-    listener: Callable[[int], None] | None = None,
-) -> Records:
+def load_rows(source: object, schema: RowSchema, user: str | None = None, most: int | None = None) -> Records:
     """Read the rows of a private table, each as a line of JSON, with the user of each if a column is named.
 
     A source is anything with columns that `load_texts` reads. Columns that are not in the schema are left out. A number
@@ -45,7 +39,7 @@ def load_rows(
     table, once = open_rows(source, schema.columns, user)
     positions = {name: position for position, name in enumerate(once)}
     lines, users, contents = [], [], []
-    for number, cells in enumerate(counted(table.rows(once), listener), start=1):
+    for number, cells in enumerate(table.rows(once), start=1):
         if most is not None and number > most:
             raise InputError(
                 f"{table.source} has more than {most:,} rows, too many to hold in memory for rounds, evaluations and "
