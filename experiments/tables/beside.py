@@ -117,19 +117,28 @@ def store(work: Path, way: str, epsilon: float, seed: int, codes: Floats, second
 
 
 def score(args: argparse.Namespace) -> None:
-    """Score all rows that were made, and as many real records."""
+    """Add the scores of all rows that were made and are not scored yet, after those of real records."""
     schema, split = Schema.read(args.work / "schema.toml"), np.load(args.work / "split.npz")
     target = json.loads((args.work / "about.json").read_text())["target"]
     held_out, voters = split["held_out"], split["voters"]
-    lines = [{"way": "real, all", **scores(schema, target, voters, held_out)}]
-    lines.append({"way": "real, 640", **scores(schema, target, voters[:640], held_out)})
+    if not args.out.exists():
+        real = (("real, all", voters), ("real, 640", voters[:640]))
+        _add(args.out, *({"way": way, **scores(schema, target, rows, held_out)} for way, rows in real))
+    lines = list(map(json.loads, args.out.read_text().splitlines()))
+    known = {(line["way"], line.get("epsilon"), line.get("seed")) for line in lines}
     for file in sorted(args.work.glob("*-*-*.npz")):
         way, epsilon, seed = file.stem.rsplit("-", 2)
+        if (way, float(epsilon), int(seed)) in known:
+            continue
         made = np.load(file)
         cost = {"seconds": round(float(made["seconds"]), 1), "gigabytes": round(float(made["gigabytes"]), 2)}
         scored = scores(schema, target, made["rows"], held_out)
-        lines.append({"way": way, "epsilon": float(epsilon), "seed": int(seed), **scored, **cost})
-    args.out.write_text("\n".join(map(json.dumps, lines)) + "\n")
+        _add(args.out, {"way": way, "epsilon": float(epsilon), "seed": int(seed), **scored, **cost})
+
+
+def _add(out: Path, *lines: dict[str, Any]) -> None:
+    with out.open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
 def drawn(args: argparse.Namespace) -> None:

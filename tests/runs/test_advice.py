@@ -190,3 +190,16 @@ def test_the_default_model_has_a_faster_engine(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_others_have_none(generator: str) -> None:
     assert faster_engine(generator) == ""
+
+
+@pytest.mark.parametrize(
+    ("units", "lost"),
+    [
+        (10, "so a cell with all records is lost in it"),
+        (1_000, "so cells with less than 6.5% of the records are lost in it"),
+        (300_000, "so cells with less than 0.022% of the records are lost in it"),
+    ],
+)
+def test_a_survey_says_how_large_a_cell_must_be(units: int, lost: str) -> None:
+    plan = Plan(epsilon=1.0, delta=1e-6, rounds=0, samples=10, answers=(9, 4))
+    assert lost in outlook(plan, units, WritingFigures()).remarks[0]

@@ -26,7 +26,7 @@ from gape.runs.generator import describe_writer, make_model, make_prompts, write
 from gape.runs.method import method_in_words
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.settings import Settings
-from gape.runs.synthesize import SyntheticTexts, resume_in, run_in, settings_to_resume
+from gape.runs.synthesize import SyntheticTexts, early, resume_in, run_in, settings_to_resume
 from gape.voting.store import VectorFolder
 
 _SHOWN_TEXTS, _SHOWN_CHARACTERS, _SHOWN_TOPICS = 3, 300, 12
@@ -39,13 +39,16 @@ def plan(settings: Settings) -> None:
 
     Takes the flags of `gape run`.
     """
-    private = open_private(settings)
+    with watching() as progress:
+        private = open_private(settings, report=lambda doing: progress(early(settings, doing)))
     settings = resolved(settings, private)
     if not isinstance(private, VectorFolder):  # for vectors, the corpus would have to be embedded
         refuse_shared_corpus(settings, private, lambda: make_embedder(settings))
     chosen = make_plan(settings)
     embedded = isinstance(private, VectorFolder)
     expected = outlook(chosen, units_of(private), describe_writer(settings), cores=cores(), embedded=embedded)
+    if chosen.by_survey:
+        expected = replace(expected, seconds=settings.records.survey_seconds(len(private), chosen.samples))
     console = output()
     _print_plan(console, settings, private, chosen, expected)
     own = settings.records.remarks(settings.generator, settings.labels) if settings.own_generator else []

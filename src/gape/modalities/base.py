@@ -7,7 +7,7 @@ and never asks which one it is. `docs/modalities.md` writes one from scratch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -142,10 +142,15 @@ class Modality:
         """Read private records. No message may contain any part of one."""
         raise InputError(f"there is no built-in reader of {self.nouns}; set up the run in Python")
 
-    def read_surveyed(self, source: object, columns: Columns) -> Records:
+    def read_surveyed(
+        self,
+        source: object,
+        columns: Columns,
+        listener: Callable[[int], None] = lambda _: None,
+    ) -> Records:
         """Read private records that only answer the survey of the modality's own generator, and never vote.
 
-        Their content may be whatever its questions encode.
+        Their content may be whatever its questions encode. `listener` is told how many are read so far.
         """
         return self.read(source, columns)
 
@@ -207,6 +212,10 @@ class Modality:
     def survey_answers(self) -> tuple[int, ...]:
         """Return the largest number of answers that a record gives to each release of that survey."""
         raise InputError(f"{self.nouns} answer no survey; leave it out")
+
+    def survey_seconds(self, records: int, samples: int) -> float | None:
+        """Return about how long a survey without rounds takes; None if that is not known."""
+        return None
 
     @classmethod
     def rehearsal(cls) -> Rehearsal | None:

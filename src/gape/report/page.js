@@ -175,7 +175,7 @@ function startMap() {
     for (const circle of points.children) circle.classList.toggle("shown", circle === selected);
     points.append(selected);  // on top of the others
     shown = i;
-    const caption = [t ? votesInWords(data.rounds[t].votes[i]) : "start", ageInWords(t, i)].join(" · ");
+    const caption = !last ? "" : [t ? votesInWords(data.rounds[t].votes[i]) : "start", ageInWords(t, i)].join(" · ");
     panel.replaceChildren(make("p", { class: "meta" }, caption), quote(data.rounds[t].text[i]));
     if (pinned && ages[t][i] < t) panel.append(make("h3", {}, "Lineage"), lineage(t, i));
   }
@@ -277,7 +277,7 @@ function startSamples() {
   let limit = STEP;
 
   function item({ i, id, votes }) {
-    const caption = last ? `${votesInWords(votes)} · ${ageInWords(last, i)}` : "start";
+    const caption = last ? `${votesInWords(votes)} · ${ageInWords(last, i)}` : "";
     const button = make("button", { type: "button", "aria-expanded": "false" }, quote(id), make("span", { class: "meta" }, caption));
     const entry = make("li", {}, button);
     button.addEventListener("click", () => {

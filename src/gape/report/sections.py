@@ -206,6 +206,7 @@ def _browse(record: RunRecord, lineage: Lineage) -> View:
     return {
         "title": f"Browse the {record.modality.nouns}",
         "lead": words.of_samples(record),
+        "last": record.last,
         "labels": None if lineage.labels is None else sorted(set(lineage.labels)),
         "shortened": lineage.shortened,
         "pictured": record.modality.pictures(record.start[:0]) is not None,

@@ -209,9 +209,9 @@ def _tokens(first: int, varied: int, writer: WritingFigures) -> tuple[int, int]:
 def _survey_remarks(plan: Plan, units: int) -> list[str]:
     """Say how fine a survey without rounds can be."""
     share = 3 * plan.sigma / units
-    noise = f"A count that is asked for once has noise of {plan.sigma:.3g}"
+    lost = f"cells with less than {100 * share:.2g}% of the records are" if share < 1 else "a cell with all records is"
     remarks = [
-        f"{noise}, so cells with less than {share:.1%} of the records are lost in it.",
+        f"A count that is asked for once has noise of {plan.sigma:.3g}, so {lost} lost in it.",
         "Columns, and pairs of columns that depend on each other, are asked for many times.",
     ]
     if share > LARGEST_CELL:

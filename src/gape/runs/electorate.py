@@ -1,5 +1,6 @@
 """The private side of a run: how its records are opened, identified by the ledger, and vote."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -22,6 +23,8 @@ from gape.voting.streamed import StreamedElectorate
 
 Here: TypeAlias = Records | VectorFolder  # opened by this process: records in memory, or vectors on disk
 Private: TypeAlias = Here | RayElectorate  # or by workers of a cluster
+
+_INTERVAL = 10.0  # seconds between two reports of how far reading is
 
 
 class TextElectorate(LocalElectorate):
@@ -83,13 +86,32 @@ def read_records(settings: Settings, source: object = None) -> Records:
     return settings.records.read(*_data(settings, source))
 
 
-def open_private(settings: Settings, source: object = None) -> Here:
-    """Read the private records, or open the folder of vectors if the settings name one."""
+def open_private(settings: Settings, source: object = None, report: Callable[[str], None] = lambda _: None) -> Here:
+    """Read the private records, or open the folder of vectors if the settings name one.
+
+    `report` is told every ten seconds what is being done.
+    """
     if source is None and settings.data and is_vector_folder(settings.data) and settings.records.on_disk:
         return VectorFolder(settings.data)
     by_survey = settings.survey and not settings.rounds
-    read = settings.records.read_surveyed if by_survey else settings.records.read
-    return read(*_data(settings, source))
+    if not by_survey:
+        return settings.records.read(*_data(settings, source))
+    return settings.records.read_surveyed(*_data(settings, source), _reading(settings, report))
+
+
+def _reading(settings: Settings, report: Callable[[str], None]) -> Callable[[int], None]:
+    """Return a listener that reports how many records are read, if their number is public."""
+    doing = f"reading the private {settings.records.nouns}"
+    public = settings.neighbours == "replace" and settings.user is None
+    last = time.monotonic()
+
+    def listen(count: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _INTERVAL:
+            last = time.monotonic()
+            report(f"{doing}, {count:,} so far" if public else doing)
+
+    return listen
 
 
 def _data(settings: Settings, source: object) -> tuple[object, Columns]:

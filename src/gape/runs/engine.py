@@ -17,13 +17,13 @@ from gape.voting.store import is_vector_folder
 
 
 @contextmanager
-def engaged(settings: Settings, source: object, connected: Callable[[], None]) -> Iterator[Private]:
+def engaged(settings: Settings, source: object, report: Callable[[str], None]) -> Iterator[Private]:
     """Open the private data here, or let the workers of a cluster read and embed it.
 
-    `connected` is called when the cluster is running and the workers begin, which takes a while.
+    `report` is told what is being done, because either takes a while.
     """
     if not settings.on_ray:
-        yield open_private(settings, source)
+        yield open_private(settings, source, report)
         return
     if source is not None or not settings.data:
         raise InputError(
@@ -34,7 +34,7 @@ def engaged(settings: Settings, source: object, connected: Callable[[], None]) -
     refuse_unknown(settings)  # before workers are started
     address = settings.engine.partition(":")[2] or None
     with ray_cluster(address, cores=settings.workers):
-        connected()
+        report(f"workers read and embed the private {settings.records.nouns}")
         with ray_electorate(settings) as electorate:
             yield electorate
 

@@ -41,15 +41,19 @@ _NOT_PRIVATE = (
 )
 
 _POST_PROCESSING = (
-    "The guarantee holds for everything computed from the noisy votes, and so for this dataset: differential privacy "
+    "The guarantee holds for everything computed from the noisy counts, and so for this dataset: differential privacy "
     "is closed under post-processing. Copying or filtering these rows, training on them or publishing them costs no "
     "further privacy, as long as the private data is not used again. The guarantee holds against readers with any "
     "knowledge and any computing power."
 )
 
 _RECORDS = (
-    "A generator wrote every row or took it from public texts. Private records only voted on candidates (Private "
-    "Evolution); the rows are the selected candidates, or variations of them."
+    "A generator wrote every row or took it from public texts. Private records only {did} (Private Evolution); the "
+    "rows are the selected candidates, or variations of them."
+)
+_SURVEYED = (
+    "Every row is made up. Private records only answered public questions; the rows were drawn to fit the noisy counts "
+    "of their answers."
 )
 _PREFERENCES = (
     "Each row is a prompt with two answers to it, for preference training such as DPO (the format of TRL). A generator "
@@ -186,7 +190,10 @@ def _write_folder(destination: Path, content: dict[str, bytes]) -> list[Path]:
 def _card(name: str, record: RunRecord, statement: PrivacyStatement, table: pa.Table, kind: Format) -> bytes:
     """Describe the dataset and its guarantee for a privacy officer, with the metadata of the hub in front."""
     columns = _in_markdown(", ".join(table.column_names))
-    rows, origin = ("pairs", _PREFERENCES) if kind == "preferences" else ("records", _RECORDS)
+    did = "answered public questions and voted on candidates" if record.plan.answers else "voted on candidates"
+    rows, origin = "records", _SURVEYED if record.plan.by_survey else _RECORDS.format(did=did)
+    if kind == "preferences":
+        rows, origin = "pairs", _PREFERENCES
     summary = f"{len(table)} synthetic {rows}; columns: {columns}. {origin}"
     parts = [
         _front_matter(name, statement, table, hub=kind == "hf"),
@@ -233,35 +240,52 @@ def _features(schema: pa.Schema) -> list[str]:
 
 def _guarantee(statement: PrivacyStatement) -> list[str]:
     unit = statement.unit
+    counts = "votes" if len(statement.answers) < len(statement.sigma) else "counts"
     rows = {
         "Guarantee": "(epsilon, delta)-differential privacy",
         "Epsilon": stated(statement.epsilon),
         "Delta": stated(statement.delta),
         "Neighbouring relation": relation_in_words(statement.neighbours, unit, named=True),
         "Unit of privacy": f"one {unit}",
-        "Mechanism": "nearest-candidate votes with discrete Gaussian noise: each record votes for the candidate, or "
-        "the few candidates, nearest to it in the embedding, and noise is added to each count",
+        "Mechanism": "; ".join(_mechanisms(statement)),
         "Releases": f"{len(statement.sigma)}, each depending on those before it",
-        "Scale of the noise": ", ".join(f"{scale:g}" for scale in sorted(set(statement.sigma))) + " votes",
-        f"Votes of one {unit}": f"at most {statement.votes_per_unit} in a release",
+        "Scale of the noise": ", ".join(f"{scale:g}" for scale in sorted(set(statement.sigma))) + f" {counts}",
         "Source of the noise": "the operating system's secure generator; no seed exists",
         "All releases about the data": statement.in_total,
     }
+    if statement.answers:
+        rows[f"Answers of one {unit}"] = f"at most {sum(statement.answers)} in {len(statement.answers)} releases"
+    if counts == "votes":
+        rows[f"Votes of one {unit}"] = f"at most {statement.votes_per_unit} in a release"
     table = ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows.items())]
     return ["\n".join(table), _POST_PROCESSING]
 
 
+def _mechanisms(statement: PrivacyStatement) -> list[str]:
+    asked = (
+        "answers to public questions with discrete Gaussian noise: each record says which cell of each list it is "
+        "in, and noise is added to each count"
+    )
+    voted = (
+        "nearest-candidate votes with discrete Gaussian noise: each record votes for the candidate, or the few "
+        "candidates, nearest to it in the embedding, and noise is added to each count"
+    )
+    rounds = len(statement.sigma) - len(statement.answers)
+    return [asked] * bool(statement.answers) + [voted] * bool(rounds)
+
+
 def _public(record: RunRecord, statement: PrivacyStatement) -> str:
     generator, embedder, selector = (_described(record.parts[name]) for name in ("generator", "embedder", "selector"))
-    names = ("rounds", "samples", "initial", "scales", "copies", "keep", "votes_per_unit")
+    rounds = ("rounds", "samples", "initial", "scales", "copies", "keep", "votes_per_unit")
+    names = ("samples", "answers") if record.plan.by_survey else rounds
     lines = [
         *([f"The number of {statement.unit}s in the private data."] if statement.neighbours == "replace" else []),
         "The names of the columns, the possible labels, and for a table the possible values of its columns.",
         "The settings: " + ", ".join(f"{name} {getattr(record.plan, name)}" for name in names) + ".",
         f"The generator with its prompts, assumed to be independent of the private data: `{generator}`",
-        f"The embedder: `{embedder}`",
-        f"The selection rule: `{selector}`",
     ]
+    if not record.plan.by_survey:
+        lines += [f"The embedder: `{embedder}`", f"The selection rule: `{selector}`"]
     if record.settings is not None:
         lines.append(f"The method: {method_in_words(record.settings)}")
     return "\n".join(f"- {line}" for line in lines)

@@ -150,7 +150,7 @@ def run_in(
     """Do what `run_text` does in a folder that is open already."""
     folder.refuse_foreign()
     report = progress or (lambda _: None)
-    with engaged(settings, source, lambda: report(_embedding_by_workers(settings))) as private:
+    with engaged(settings, source, lambda doing: report(early(settings, doing))) as private:
         settings = folder.same_run(resolved(settings, private).anchored())
         if not folder.finished:
             return _run(folder, settings, private, report, noise)
@@ -240,7 +240,8 @@ def _run(
         closing(folder.open_ledger(settings, plan, private)) as ledger,
     ):
         cached = Cached(embedder, max(CACHED, plan.candidates))  # only for public texts
-        doing = f"{'embedding' if isinstance(private, Records) else 'opening'} the private {settings.records.nouns}"
+        embeds = isinstance(private, Records) and not plan.by_survey
+        doing = f"{'embedding' if embeds else 'opening'} the private {settings.records.nouns}"
         tracker.say(doing)
         if settings.labels is None:
             rehearse(selector, plan.candidates)
@@ -293,9 +294,8 @@ def _writer(
         yield model
 
 
-def _embedding_by_workers(settings: Settings) -> Progress:
+def early(settings: Settings, doing: str) -> Progress:
     """Return the progress while the amount of work is not known yet."""
-    doing = f"workers read and embed the private {settings.records.nouns}"
     return Progress(doing, round=0, rounds=settings.rounds, written=0, texts=0, asked=0, tokens=0, cost=0.0)
 
 

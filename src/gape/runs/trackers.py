@@ -24,7 +24,7 @@ class NotebookProgress:
 
     def __call__(self, now: Progress) -> None:
         """Update the bar."""
-        done = now.written / now.texts if now.texts else now.round / now.rounds
+        done = now.written / now.texts if now.texts else now.round / max(1, now.rounds)
         done = done if now.share is None else now.share
         cost = f", cost {now.cost:.2f}" if now.cost else ""
         bar = Markup('<progress value="{:.3f}" max="1"></progress> round {} of {}: {}{}')

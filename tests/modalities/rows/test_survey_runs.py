@@ -1,8 +1,10 @@
 """Runs of tables with the default settings: a survey and no rounds. And runs with a survey and rounds, and a kill."""
 
 import json
+import sys
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,11 @@ import gape
 from command import gape as command
 from gape.audit import audit_run
 from gape.core.types import NoisyVotes
-from gape.modalities import Schema
+from gape.modalities import Rows, Schema
+from gape.modalities.rows.columns import Numbers
 from gape.privacy.ledger import Ledger
+from gape.report import write_report
+from gape.runs.export import export
 from gape.runs.folder.record import read_run
 from gape.runs.settings import Settings
 from gape.runs.synthesize import run_text
@@ -177,3 +182,73 @@ def test_the_number_of_records_may_be_private(folder: Path, tmp_path: Path) -> N
     found = audit_run(tmp_path / "run", tmp_path / "ledger")
     assert found.passed, found.text()
     assert "the number of records" not in (tmp_path / "run" / "release" / "PRIVACY.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [({}, ", 3,000 so far"), ({"user": "keeper"}, ""), ({"neighbours": "add_remove", "delta": 1e-5}, "")],
+)
+def test_reading_reports_how_far_it_is_unless_the_number_of_records_is_private(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: dict[str, Any], told: str
+) -> None:
+    monkeypatch.setattr("gape.runs.electorate._INTERVAL", 0.0)
+    seen: list[gape.Progress] = []
+    run_text(settings_of(folder, samples=50, ledger=":memory:", **chosen), tmp_path / "run", progress=seen.append)
+    reading = [now.doing for now in seen if now.doing.startswith("reading")]
+    assert reading[-1] == f"reading the private rows{told}"
+    assert seen[-1].doing == "done"
+
+
+def test_a_plan_says_that_it_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gape.runs.electorate._INTERVAL", 0.0)
+    asked = ["--schema", str(folder / "schema.toml"), "--epsilon", "1"]
+    printed = command("plan", str(folder / "private.csv"), *asked)
+    assert printed.exit_code == 0
+    assert "Start: reading the private rows, 3,000 so far" in printed.stderr
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "samples", "measured"),  # CPU seconds in docs/tables.md
+    [
+        (10, 2, 10, 2),
+        (10_000, 200, 10_000, 93),
+        (1_000_000, 10, 10_000, 18),
+        (10_000_000, 10, 10_000, 153),
+        (43_958, 14, 10_000, 9),
+        (45_000, 8, 10_000, 5),
+        (17_118, 11, 10_000, 6),
+    ],
+)
+def test_the_time_of_a_survey_is_estimated_within_a_quarter(
+    rows: int, columns: int, samples: int, measured: float
+) -> None:
+    schema = Schema({f"c{number}": Numbers(0, 9) for number in range(columns)})
+    assert Rows(schema).survey_seconds(rows, samples) == pytest.approx(measured, rel=0.25)
+
+
+def test_a_notebook_shows_a_survey(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    package = SimpleNamespace(HTML=str, display=lambda _, **__: SimpleNamespace(update=shown.append))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(display=package))
+    monkeypatch.setitem(sys.modules, "IPython.display", package)
+    run_text(settings_of(folder, samples=50, ledger=":memory:"), tmp_path / "run", progress=gape.NotebookProgress())
+    assert shown[-1].startswith('<progress value="1.000" max="1">')
+
+
+def test_the_card_of_a_survey_speaks_of_answers(run: Path, tmp_path: Path) -> None:
+    export(run, tmp_path / "out.csv", "csv")
+    card = (tmp_path / "out.card.md").read_text()
+    answers = read_run(run).plan.answers
+    assert f"| Answers of one record | at most {sum(answers)} in 3 releases |" in card
+    assert "answers to public questions with discrete Gaussian noise" in card
+    assert f"The settings: samples 500, answers {answers}." in card
+    for other in ("vote", "candidate", "rounds 0", "selection rule", "Gape("):
+        assert other not in card
+
+
+def test_the_report_of_a_survey_shows_no_rounds(run: Path, tmp_path: Path) -> None:
+    page = write_report(run, tmp_path / "report.html").read_text()
+    assert '<div class="controls" hidden>' in page
+    assert "Lines lead from each parent" not in page
+    assert "see its lineage" not in page
+    assert ">most votes<" not in page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,6 +27,7 @@ from gape.modalities.rows.marginals import ALGORITHMS, Marginals
 from gape.modalities.rows.measures import row_measures, table_scores
 from gape.modalities.rows.rehearsal import made_up_survey
 from gape.modalities.rows.schema import Schema
+from gape.modalities.rows.survey import MOST_PAIRS
 from gape.modalities.rows.surveyed import SurveyedRows
 
 __all__ = ["Rows", "Schema", "load_rows"]
@@ -98,9 +99,11 @@ class Rows(Modality):
         rows = load_rows(source, self.schema, columns.user, MOST_HELD)
         return rows if columns.label is None else replace(rows, labels=self.labels(rows.content, columns.label))
 
-    def read_surveyed(self, source: object, columns: Columns) -> Records:
+    def read_surveyed(
+        self, source: object, columns: Columns, listener: Callable[[int], None] = lambda _: None
+    ) -> Records:
         """Read the rows of a table as the cells that a survey asks about, by blocks."""
-        return load_cells(source, self.schema, columns.user)
+        return load_cells(source, self.schema, columns.user, listener)
 
     def read_corpus(self, path: str, columns: Columns) -> Samples:  # noqa: ARG002  (all columns count)
         """Read public rows."""
@@ -117,6 +120,12 @@ class Rows(Modality):
     def survey_answers(self) -> tuple[int, ...]:
         """Return the number of answers of a row to each release of the survey."""
         return SurveyedRows(self.schema).per_record
+
+    def survey_seconds(self, records: int, samples: int) -> float:
+        """Return about how long a survey takes, by the CPU seconds in docs/tables.md."""
+        width = len(self.schema.columns)
+        pairs = width * (width - 1) // 2
+        return 2 + 1.5e-6 * records * width + 2.3e-3 * pairs + 7.7e-6 * samples * min(pairs, MOST_PAIRS)
 
     @classmethod
     def rehearsal(cls) -> Rehearsal:

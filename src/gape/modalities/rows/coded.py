@@ -6,7 +6,7 @@ again row by row, so that results and errors are those of `load_rows`.
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from hashlib import blake2b
 from typing import Any
@@ -28,7 +28,9 @@ _PLAIN: set[type] = {str, int, bool, date}  # types whose equal values are alike
 _USER = 8  # bytes of the digest that stands for a user
 
 
-def load_cells(source: object, schema: Schema, user: str | None = None) -> Records:
+def load_cells(
+    source: object, schema: Schema, user: str | None = None, listener: Callable[[int], None] = lambda _: None
+) -> Records:
     """Read what `load_rows` reads as cells of a survey, (n, columns), and their users as numbers.
 
     The records are identified for the ledger while they are read, by the same digest. Users are told apart by 64 bits
@@ -50,6 +52,7 @@ def load_cells(source: object, schema: Schema, user: str | None = None) -> Recor
             names = (record_user(cell, where, str(user)) for cell, where in zip(owners, places, strict=True))
             users += b"".join(blake2b(name.encode(), digest_size=_USER).digest() for name in names)
         number += len(rows)
+        listener(number)
     if not number:
         raise InputError(f"{table.source} holds no rows; add at least one record")
     content = np.frombuffer(held, cells.dtype).reshape(number, -1)

@@ -121,7 +121,7 @@ class Schema:
             except (ValueError, TypeError) as error:
                 raise InputError(
                     f"{where} has {error} in column {name!r}; fix or remove the row, or extend the column in the "
-                    "schema, using public knowledge only"
+                    'schema, using public knowledge only; missing = ["NA"] there makes NA an empty cell'
                 ) from None
         return codes
 
