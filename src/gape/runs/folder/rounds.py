@@ -207,14 +207,8 @@ class RunFolder:
         last = complete[-1]
         authors = read_writers(self._layout.round(last).synthetic)
         judged = self._judged(last) if last and authors is not None else None
-        state = State(
-            last,
-            self.synthetic(last),
-            believed=self._remembered(last, "believed_votes"),
-            label_votes=self._remembered(last, "label_votes"),
-            authors=authors,
-            judged=judged,
-        )
+        believed, counts = (self._remembered(last, name) for name in ("believed_votes", "label_votes"))
+        state = State(last, self.synthetic(last), believed=believed, label_votes=counts, authors=authors, judged=judged)
         following = self._layout.round(last + 1).candidates
         if not following.exists():
             return state
