@@ -18,8 +18,8 @@ from gape.core.types import Floats, NoisyVotes, Points, Samples
 from gape.evolution.plan import Plan
 from gape.evolution.state import State
 from gape.generators.labels import LABELLED, LabelledEmbedder, LabelledGenerator, PerLabel, labelled
+from gape.modalities import contents_of
 from gape.modalities.arrow import samples_from_arrow, samples_to_arrow
-from gape.modalities.base import contents_of
 from gape.privacy.ledger import Budget, Ledger
 from gape.privacy.noise import SeededNoise
 from gape.runs.run import run

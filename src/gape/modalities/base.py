@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from gape.core.errors import InputError
@@ -23,7 +22,7 @@ from gape.generators.resampled import ResampledText
 from gape.language.request import LanguageModel
 from gape.metrics.measure import Measure, Scoring
 from gape.modalities.arrow import samples_from_arrow, samples_to_arrow
-from gape.modalities.records import Columns, Records
+from gape.modalities.records import Columns, Records, contents_of, keys
 from gape.privacy.accounting import Neighbours
 
 TextWriter: TypeAlias = ResampledText | PromptedText
@@ -389,13 +388,3 @@ class Modality:
         others = set(self.keys(held_out))
         equal, total = len(set(self.keys(private)) & others), f"of {len(others):,}, by chance"
         return (Measure(f"held-out {self.nouns} that are records", float(equal), total),)
-
-
-def contents_of(samples: Samples) -> Samples:
-    """Return samples without their labels."""
-    return samples["text"] if samples.dtype.names else samples
-
-
-def keys(samples: Samples) -> list[str] | list[bytes]:
-    """Return a key for each sample, such that equal samples have equal keys."""
-    return samples.tolist() if samples.ndim == 1 else [row.tobytes() for row in np.ascontiguousarray(samples)]

@@ -70,6 +70,16 @@ class Records:
         return len(self.content)
 
 
+def contents_of(samples: Samples) -> Samples:
+    """Return samples without their labels."""
+    return samples["text"] if samples.dtype.names else samples
+
+
+def keys(samples: Samples) -> list[str] | list[bytes]:
+    """Return a key for each sample, such that equal samples have equal keys."""
+    return samples.tolist() if samples.ndim == 1 else [row.tobytes() for row in np.ascontiguousarray(samples)]
+
+
 def open_table(source: object) -> Table:
     """Open private data from any supported source, without reading it."""
     if isinstance(source, str | Path):

@@ -17,8 +17,7 @@ from gape.core.errors import InputError, PrivacyError
 from gape.core.protocols import Embedder
 from gape.core.types import Points, Samples
 from gape.embedders.privacy import require_private_embedding
-from gape.modalities import Columns
-from gape.modalities.base import contents_of
+from gape.modalities import Columns, contents_of
 from gape.report.plane import embed_samples
 from gape.runs.folder.record import RunRecord
 

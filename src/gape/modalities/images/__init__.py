@@ -23,11 +23,11 @@ from gape.generators.images.faces import Faces
 from gape.generators.images.fonts import FontImages
 from gape.generators.images.latents import LatentImages
 from gape.language.request import LanguageModel
-from gape.modalities.base import Modality, TextWriter, contents_of
+from gape.modalities.base import Modality, TextWriter
 from gape.modalities.images.load import image_blocks, load_images
 from gape.modalities.images.schema import ImageSchema
 from gape.modalities.images.shown import THUMBNAIL, as_dots, thumbnail
-from gape.modalities.records import Columns, Records
+from gape.modalities.records import Columns, Records, contents_of
 from gape.modalities.text import Text
 
 __all__ = ["ImageSchema", "Images", "load_images"]

@@ -16,14 +16,14 @@ from gape.core.protocols import Embedder, Generator
 from gape.core.types import Points, Samples, as_samples
 from gape.embedders.cached import Cached
 from gape.metrics.measure import Measure, Scoring
-from gape.modalities.base import Groups, Modality, TextWriter, contents_of
+from gape.modalities.base import Groups, Modality, TextWriter
 from gape.modalities.mixed.columns import Prose
 from gape.modalities.mixed.embedder import MixedEmbedder, largest_norm
 from gape.modalities.mixed.generator import MixedGenerator
 from gape.modalities.mixed.measures import agreement_measures
 from gape.modalities.mixed.schema import MixedSchema
 from gape.modalities.mixed.turns import Turns
-from gape.modalities.records import Columns, Records, open_table
+from gape.modalities.records import Columns, Records, contents_of, open_table
 from gape.modalities.rows.columns import Choices, Column, Dates, Numbers
 from gape.modalities.rows.embedder import RowEmbedder
 from gape.modalities.rows.load import load_rows
