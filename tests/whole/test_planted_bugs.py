@@ -387,7 +387,7 @@ def test_votes_of_a_user_for_each_of_its_labels_are_found_by_the_test_of_strict_
 def each_label_apart(self: LocalElectorate, candidates: Points, turn: int) -> Counts:
     """Plant for `LocalElectorate.count`: a user casts its votes once for the records of each label."""
     assert self._units is not None
-    speakers, owners = self._units.speakers(turn, most=10**6)
+    speakers, owners = self._units.speakers(turn, most=100)
     marks = self._private[:, -len(test_labelled.STARS) :].argmax(axis=1)[speakers]
     heard = [
         speakers[(owners == owner) & (marks == mark)][: self.votes_per_unit]
