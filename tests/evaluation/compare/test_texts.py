@@ -261,3 +261,10 @@ class TestTexts:
 )
 def test_a_stored_comparison_tells_the_rules_of_selection_apart(values: dict[str, str], rule: str) -> None:
     assert repr(TextSelector(Settings.of(values))) == f"gape(separation=None) {rule}"
+
+
+@pytest.mark.parametrize("selector", ["gape", "ranking", "subsampling"])
+def test_a_stored_comparison_tells_shares_of_labels_from_those_of_one_round(selector: str) -> None:
+    labelled = Settings.of({"label": "stars", "labels": ["low", "high"], "selector": selector})
+    assert repr(TextSelector(labelled)).endswith(", labels by the votes of all rounds")
+    assert "labels" not in repr(TextSelector(Settings.of({"selector": selector})))

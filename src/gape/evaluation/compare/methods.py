@@ -47,6 +47,9 @@ class TextSelector:
         return make_selector(self.settings, plan)
 
     def __repr__(self) -> str:
+        return self._rule() + ("" if self.settings.labels is None else ", labels by the votes of all rounds")
+
+    def _rule(self) -> str:
         chosen = self.settings
         if chosen.selector == "gape-paper":
             return f"gape-paper(separation={chosen.separation!r})"
