@@ -7,7 +7,7 @@ and nothing else needs to be released: label shares are sums of noisy votes, nev
 only the votes that its electorate allows, however many labels its records have.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -158,13 +158,9 @@ class LabelledEmbedder:
     def embed(self, samples: Samples) -> Points:
         """Return one float32 row per sample."""
         _check_samples(samples)
+        refuse_other_labels(samples["label"], self.labels)
         index = {label: i for i, label in enumerate(self.labels)}
-        own = np.array([index.get(label, -1) for label in samples["label"]], dtype=np.int64)
-        if (own < 0).any():  # the label itself may be private
-            raise InputError(
-                f"a record has a label outside the given set of {len(self.labels)} labels; "
-                "add the label if it is public knowledge, or leave such records out"
-            )
+        own = np.array([index[label] for label in samples["label"]], dtype=np.int64)
         points = self.embedder.embed(samples["text"])
         if not (np.linalg.norm(points, axis=1) <= self.longest * (1 + _SLACK)).all():
             raise InputError(
@@ -174,6 +170,15 @@ class LabelledEmbedder:
         marks = np.zeros((len(samples), len(self.labels)), dtype=np.float32)
         marks[np.arange(len(samples)), own] = _MARK * self.longest
         return np.concatenate([points.astype(np.float32, copy=False), marks], axis=1)
+
+
+def refuse_other_labels(labels: Iterable[str], possible: Sequence[str]) -> None:
+    """Refuse labels that are not among the possible ones, without naming any, because a label may be private."""
+    if not set(possible).issuperset(labels):
+        raise InputError(
+            f"a record has a label outside the given set of {len(possible)} labels; "
+            "add the label if it is public knowledge, or leave such records out"
+        )
 
 
 def embed_with_labels(

@@ -6,6 +6,7 @@ from typing import Any, cast
 from gape.core.errors import InputError, PrivacyError
 from gape.distributed.cluster import RayElectorate
 from gape.evolution.plan import Plan
+from gape.generators.labels import refuse_other_labels
 from gape.generators.prompts import load
 from gape.generators.topic_survey import times_for
 from gape.language.locate import KINDS, check_name
@@ -204,14 +205,14 @@ def _of_folder(settings: Settings, folder: VectorFolder) -> Settings:
 
 def _labels(settings: Settings, private: Private) -> tuple[str, ...] | None:
     labels = known_labels(settings)
-    if labels is not None or isinstance(private, RayElectorate):
+    if settings.label is None or isinstance(private, RayElectorate):
         return labels
-    if isinstance(private, VectorFolder):
-        occurring = private.manifest.labels if settings.label is not None else None
-    else:
-        occurring = None if private.labels is None else tuple(private.labels.tolist())
+    occurring = private.manifest.labels if isinstance(private, VectorFolder) else private.labels
     if occurring is None:
-        return None
+        return labels
+    if labels is not None:
+        refuse_other_labels(occurring, labels)
+        return labels
     if not settings.labels_are_public:
         raise InputError(
             "which labels occur is private; list all possible labels with labels (--labels), or set labels_are_public "
