@@ -1,13 +1,16 @@
 """The page in a real browser: it works, it asks nothing of any network, and it fits a phone."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, sync_playwright
 
 from gape.report import write_report
+from gape.runs.synthesize import synthesize
 from report.reading import data_of
 from report.runs import HOSTILE
 
@@ -196,6 +199,28 @@ def test_labels_filter_the_list(browser: Browser, labelled: Path, tmp_path: Path
     page.select_option("#label", own[0])
     shown = page.locator("#samples > li button .label").all_text_contents()
     assert shown == [own[0]] * sum(each == own[0] for each in own)
+
+
+def test_a_label_that_is_a_cell_filters_the_list_and_is_shown_once(browser: Browser, tmp_path: Path) -> None:
+    schema, public = tmp_path / "schema.toml", tmp_path / "public.jsonl"
+    schema.write_text('[stars]\nchoices = ["low", "high"]\n\n[review]\ntext = "reviews"\n')
+    rows = [{"stars": ("low", "high")[i % 2], "review": f"The soup number {i} was {i * i}."} for i in range(60)]
+    public.write_text("".join(f"{json.dumps(row)}\n" for row in rows[30:]))
+    run = tmp_path / "run"
+    chosen: dict[str, Any] = {
+        "schema": str(schema),
+        "label": "stars",
+        "generator": f"corpus:{public}",
+        "samples": 4,
+        "rounds": 1,
+    }
+    synthesize(rows[:30], epsilon=8.0, folder=run, **chosen)
+    page = Opened(browser, write_report(run, with_map=False)).page
+    page.select_option("#label", "low")
+    shown = page.locator("#samples > li button").all_text_contents()
+    assert shown
+    assert all("stars: low" in text for text in shown)
+    assert page.locator("#samples .label").count() == 0
 
 
 def test_hostile_texts_are_shown_and_do_nothing(browser: Browser, hostile: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from gape.runs.electorate import Here, open_private, refuse_shared_corpus, unit_
 from gape.runs.embedder import make_embedder
 from gape.runs.folder.stored import SettingsFolder, ledger_of
 from gape.runs.generator import describe_writer, make_model, make_prompts, writes
+from gape.runs.labels import is_a_cell
 from gape.runs.method import method_in_words
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.settings import Settings
@@ -69,6 +70,7 @@ def run(
     has written. `gape resume` resumes a stopped run. `gape plan` shows what to expect.
     """
     folder = SettingsFolder(out or Path("runs") / (Path(settings.data).name.partition(".")[0] or "run"))
+    folder.refuse_foreign()  # before models are fetched
     _fetch_models(settings)
     with resumable(folder.path), watching(faster_engine(settings.generator)) as progress:
         result = run_in(folder, settings, progress=progress)
@@ -248,9 +250,8 @@ def _print_result(console: Console, folder: SettingsFolder, result: SyntheticTex
     asked, what = settings.samples or 0, settings.kind.nouns
     fewer = f" instead of {asked}, because there were no more different candidates" if len(result) < asked else ""
     console.print(f"{len(result)} synthetic {what}{fewer}, for instance:", style="bold")
-    told = settings.label is not None and settings.records.possible_labels(settings.label) is not None  # as a cell
     for index, text in enumerate(result.texts[:_SHOWN_TEXTS]):
-        label = f"{result.labels[index]}: " if result.labels and not told else ""
+        label = f"{result.labels[index]}: " if result.labels and not is_a_cell(settings) else ""
         short = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS].rsplit(maxsplit=1)[0] + " ..."
         console.print(f"- {label}{short}", markup=False)
     print_statement(console, result.privacy)

@@ -31,7 +31,7 @@ function ageInWords(t, i) {
 }
 
 function quote(id, content) {
-  const label = data.labels ? [make("span", { class: "label" }, data.labels[id])] : [];
+  const label = data.labels && data.tagged ? [make("span", { class: "label" }, data.labels[id])] : [];
   return make("span", { class: "quote" }, ...label, ...(content || [data.pictured ? picture(data.texts[id]) : data.texts[id]]));
 }
 

@@ -23,6 +23,7 @@ from gape.report.plane import Plane
 from gape.report.regions import Regions
 from gape.report.sections import sections
 from gape.runs.folder.record import RunRecord
+from gape.runs.labels import is_a_cell
 
 if TYPE_CHECKING:
     from gape.report.private import PrivateScores, PrivateView
@@ -118,6 +119,7 @@ def _data(record: RunRecord, lineage: Lineage, map_data: MapData | None, interna
         "edges": _colour_edges(lineage),
         "texts": lineage.texts,
         "labels": lineage.labels,
+        "tagged": record.settings is None or not is_a_cell(record.settings),
         "rounds": lineage.rounds,
         "map": chart,
     }

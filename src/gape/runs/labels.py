@@ -22,6 +22,11 @@ def known_labels(settings: Settings) -> tuple[str, ...] | None:
     return choices
 
 
+def is_a_cell(settings: Settings) -> bool:
+    """Whether the label of a record is also shown as one of its cells: if it is a column of the schema."""
+    return settings.label is not None and settings.records.possible_labels(settings.label) is not None
+
+
 def candidate_embedder(settings: Settings, embedder: Embedder) -> Embedder:
     """Return the embedder as candidates meet it, with their labels if there are any."""
     if settings.labels is None:
