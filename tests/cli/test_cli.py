@@ -1,4 +1,6 @@
+import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,15 @@ def test_the_shell_completes_commands_flags_and_values(typed: str, completed: se
     asked = {"_GAPE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
     result = CliRunner().invoke(cli.app, prog_name="gape", env=asked)
     assert set(result.stdout.split()) == completed
+
+
+@pytest.mark.parametrize("command", [["expand"], ["run"], ["models", "list"]], ids=" ".join)
+def test_the_paragraphs_of_a_help_fill_their_lines(command: list[str]) -> None:
+    text = gape(*command, "--help").stdout.partition("Usage")[2].partition("╭")[0]
+    paragraphs = [[line.strip() for line in part.splitlines()] for part in re.split(r"\n\s*\n", text.strip())[1:]]
+    assert len(paragraphs) == 2
+    for above, below in (pair for lines in paragraphs for pair in pairwise(lines)):
+        assert len(f"{above} {below.split()[0]}") > 78
 
 
 def test_the_demo_prints_what_each_method_keeps_and_costs(tmp_path: Path) -> None:

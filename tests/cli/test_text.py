@@ -147,6 +147,10 @@ def test_settings_from_a_file_with_flags_on_top(here: Path) -> None:
         (["reviews.csv", "--text", "rewiew", "--epsilon", "1"], "no column 'rewiew'"),
         (["reviews.csv", "--text", "review", "--epsilon", "-1"], "epsilon must be positive"),
         (["reviews.csv", "--text", "review", "--epsilon", "1", "--label", "stars"], "which labels occur is private"),
+        (
+            ["reviews.csv", "--text", "review", "--epsilon", "1", "--label", "stars", "--labels", "mid"],
+            "a record has a label outside the given set of 1 labels",
+        ),
         (["reviews.csv", "--text", "review", "--epsilon", "1", "--scales", "a"], "scales must be numbers"),
         (["reviews.csv", "--text", "review", "--epsilon", "1", "--generator", "gpt"], "generator must be one of"),
         (["reviews.csv", "--text", "review", "--epsilon", "1", "--delta", "2"], "delta must"),
@@ -166,10 +170,51 @@ def test_nothing_is_fetched_for_a_run_that_cannot_be(here: Path, monkeypatch: py
     monkeypatch.setattr(models, "fetch_weights", lambda weights, *_, **__: fetched.append(weights.name))
     assert "does not exist" in one_line_error(gape("run", "none.csv", "--epsilon", "1"))
     assert "epsilon must be given" in one_line_error(gape("run", "reviews.csv", "--text", "review"))
+    (here / "runs").write_text("")  # in the way
+    assert "cannot be written" in one_line_error(gape("run", "reviews.csv", "--text", "review", "--epsilon", "1"))
     assert fetched == []
-    (here / "runs").write_text("")  # in the way, which is found out after what is fetched
-    assert gape("run", "reviews.csv", "--text", "review", "--epsilon", "1").exit_code == 1
+    elsewhere = ["--out", "elsewhere", "--ledger", "runs/ledger.sqlite"]  # in the way of the ledger, which comes later
+    assert gape("run", "reviews.csv", "--text", "review", "--epsilon", "1", *elsewhere).exit_code == 1
     assert fetched == ["SmolLM2-135M-Instruct", "all-MiniLM-L6-v2"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        run_small(),
+        ["compare", "reviews.csv", *SMALL, "--generator", "corpus:public.txt"],
+        ["diagnose", "--generator", "corpus:public.txt", "--texts", "2", "--variations", "8"],
+        ["embed", "reviews.csv", "--text", "review"],
+        ["demo"],
+        ["demo", "--images"],
+        ["demo", "--clusters"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_spent(
+    here: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    before = sorted(here.rglob("*"))
+    monkeypatch.setenv("GAPE_CACHE", str(here / "cache"))  # nothing is fetched either
+    refused = one_line_error(gape(*arguments, "--out", "prompts.toml/out"))
+    assert "prompts.toml/out cannot be written (Not a directory); name another folder" in refused
+    assert sorted(here.rglob("*")) == before  # no ledger, no folder
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert gape(*run_small()).exit_code == 0
+    before = sorted(here.rglob("*"))
+    monkeypatch.setattr("gape.embedders.minilm.MiniLM.embed", lambda *_: pytest.fail("embedded"))
+    for arguments in (
+        ["expand", "runs/reviews", "--count", "12"],
+        ["evaluate", "runs/reviews", "--private", "reviews.csv", "--text", "review"],
+        ["report", "runs/reviews"],
+    ):
+        for out, message in (("none/out.csv", "none is not a folder; make it first"), ("/proc/out.csv", "/proc")):
+            assert message in one_line_error(gape(*arguments, "--out", out))
+    assert sorted(here.rglob("*")) == before
 
 
 @pytest.mark.usefixtures("here")

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gape.core.errors import RunError
+from gape.core.errors import InputError, RunError
 
 N = TypeVar("N", np.int64, np.float64)
 _LARGEST = 2**26  # bytes of a text or JSON file, a hundred times as many as a selection of 10,000 samples needs
@@ -42,6 +43,31 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def require_writable_folder(path: Path) -> None:
+    """Refuse a folder that exists and is read-only, or that cannot be made, before anything is spent on its content."""
+    try:
+        _try_writing(next(folder for folder in (path, *path.absolute().parents) if folder.exists()))
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}); name another folder") from None
+
+
+def require_writable_file(path: Path) -> None:
+    """Refuse a file that cannot be written, before anything is spent on its content."""
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path.parent} is not a folder; make it first")
+    try:
+        path.exists()
+        _try_writing(path.parent)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}); name another file") from None
+
+
+def _try_writing(folder: Path) -> None:
+    """Open a file without a name: permissions do not tell everything, for instance about read-only disks."""
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def is_locked(lock: Path) -> bool:

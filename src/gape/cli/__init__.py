@@ -79,7 +79,7 @@ class _Unloaded(TyperCommand):
             single.command(self.entry.name)(command)
             command = single
         with _usage_errors_in_one_line(self.entry.name, [*arguments[1]]):
-            return typer.main.get_command(command).make_context(*arguments, **options)
+            return _reflowed(typer.main.get_command(command)).make_context(*arguments, **options)
 
 
 class _Commands(TyperGroup):
@@ -99,6 +99,13 @@ class _Commands(TyperGroup):
         """Find the command that was named."""
         with _usage_errors_in_one_line():
             return super().resolve_command(*arguments)
+
+
+def _reflowed(command: Any) -> Any:
+    """Return a command whose help has one line per paragraph: typer would keep the line ends of the docstring."""
+    for part in (command, *getattr(command, "commands", {}).values()):
+        part.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in (part.help or "").split("\n\n"))
+    return command
 
 
 @contextmanager

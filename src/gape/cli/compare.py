@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from gape._support.files import require_writable_folder
 from gape._support.parallel import cores
 from gape.cli.flags import takes_settings
 from gape.cli.models import fetch_missing
@@ -64,7 +65,7 @@ def compare(
     k: Annotated[
         int,
         typer.Option(
-            help="Recall counts records with a text as near as their k-th nearest other record.",
+            help="Recall counts records with a synthetic one as near as their k-th nearest other record.",
             rich_help_panel=_GROUP,
         ),
     ] = ComparisonScoring.k,
@@ -92,6 +93,7 @@ def compare(
     folder = out or Path("comparisons") / (Path(settings.data).name.partition(".")[0] or "comparison")
     chosen = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     numbers = _numbers(epsilons)
+    require_writable_folder(folder)
     fetch_missing(settings)
     with _resumable(folder), _watching() as progress:
         comparison = compare_texts(

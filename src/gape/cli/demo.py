@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from gape._support.files import require_writable_folder
 from gape.cli.demos.clusters import DemoResult, run_clusters
 from gape.cli.demos.digits import MNIST, DigitDemo, run_digits
 from gape.cli.demos.questions import RUN, TextDemo, run_questions
@@ -47,6 +48,7 @@ def demo(
     """
     console = output()
     out = out or Path("gape-demo-images" if images else "gape-demo")
+    require_writable_folder(out)
     if clusters:
         _clusters(console, out, epsilon, seed)
         return

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from gape._support.files import read_json, write_json
+from gape._support.files import read_json, require_writable_folder, write_json
 from gape.cli.flags import takes_settings
 from gape.cli.models import fetch_missing
 from gape.cli.shared import errors_in_one_line, notes, output
@@ -90,13 +90,14 @@ def diagnose_generator(
 
 
 def _refuse_foreign(out: Path) -> None:
-    """Refuse a folder with files other than those of a diagnosis, finished or stopped."""
+    """Refuse a folder that cannot be written, or has files other than those of a diagnosis, finished or stopped."""
     names = {path.name for path in out.iterdir()} if out.is_dir() else set()
     names -= {name for name in names if name.startswith("answers.sqlite")}
     if "diagnosis.json" in names and "verdict" in read_json(out / "diagnosis.json"):
         names -= {"diagnosis.json", *_FIGURES}
     if names:
         raise InputError(f"{out} contains {min(names)}, which no diagnosis writes; choose another folder")
+    require_writable_folder(out)
 
 
 def _targets(settings: Settings, embedder: Any) -> Points:

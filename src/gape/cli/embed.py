@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from gape._support.files import require_writable_folder
 from gape.cli.flags import takes_some_settings
 from gape.cli.models import fetch_visibly
 from gape.cli.shared import INTERRUPTED, errors_in_one_line, notes, output, say
@@ -54,6 +55,7 @@ def embed(
     ledger is charged. The folder is as private as the data, which is not needed afterwards. To resume after a stop,
     repeat the command.
     """
+    require_writable_folder(out)
     weights = MINILM if settings.embedder == "minilm" else None
     if weights is not None and not weights.fetched:
         fetch_visibly(weights)

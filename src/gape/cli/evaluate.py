@@ -22,7 +22,7 @@ from gape.runs.folder.layout import Layout
 @errors_in_one_line()
 @takes_changes("schema", "embedder", "embedder_base_url", "embedder_key_variable", "private_text_may_leave")
 def evaluate(
-    synthetic: Annotated[str, typer.Argument(help="Folder of a run, or a file of synthetic texts.")],
+    synthetic: Annotated[str, typer.Argument(help="Folder of a run, or a file of synthetic records.")],
     private: Annotated[str, typer.Option(help="File of the private records that voted.")],
     text: Annotated[str | None, typer.Option(help="Column with the texts. Defaults to that of the run.")] = None,
     held_out: Annotated[
@@ -33,7 +33,7 @@ def evaluate(
         typer.Option(
             "--label",
             "--labels",
-            help="Column with labels. A classifier is trained on the texts and tested on the records.",
+            help="Column with labels. A classifier is trained on the synthetic records and tested on the private ones.",
         ),
     ] = None,
     real_baseline: Annotated[
@@ -51,7 +51,7 @@ def evaluate(
         typer.Option(help="PNG file of the images nearest to private ones. Shows private images."),
     ] = None,
     k: Annotated[
-        int, typer.Option(help="Recall counts records with a text as near as their k-th nearest other record.")
+        int, typer.Option(help="Recall counts records with a synthetic one as near as their k-th nearest other record.")
     ] = Scoring.k,
     blur: Annotated[float, typer.Option(help="Blur of the Sinkhorn divergence.")] = Scoring.blur,
     sample: Annotated[
@@ -63,9 +63,9 @@ def evaluate(
 ) -> None:
     """Score synthetic records against private ones. NOT differentially private: for those who may see the private data.
 
-    Measures how much of the private data the texts cover, how good they are as texts, and whether they repeat records.
-    Use --held-out for an honest score: records that voted are nearer to the texts that they chose. The embedder
-    defaults to that of the run, or to minilm.
+    Measures how much of the private data the synthetic records cover, how good each of them is, and whether they repeat
+    private ones. Use --held-out for an honest score: records that voted are nearer to the candidates that they chose.
+    The embedder defaults to that of the run, or to minilm.
     """
     terminal = notes()
     with terminal.status("Reading") as status:

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from gape._support.files import require_writable_file
 from gape.cli.flags import takes_changes
 from gape.cli.shared import errors_in_one_line, notes, output
 from gape.core.errors import InputError
@@ -53,10 +54,11 @@ def export(
         Format | None, typer.Option(help="File format. Defaults to the suffix of --out, otherwise csv.")
     ] = None,
 ) -> None:
-    """Write the texts of a finished run to share, with a dataset card and the privacy statement.
+    """Write the synthetic records of a finished run to share, with a dataset card and the privacy statement.
 
-    The format hf is a folder for the Hugging Face hub. The format preferences writes pairs of a preferred and a
-    rejected text with their prompt, for preference training with TRL, from the noisy votes alone.
+    The format hf is a folder for the Hugging Face hub, and folder one with a file for each image. The format
+    preferences writes pairs of a preferred and a rejected text with their prompt, for preference training with TRL,
+    from the noisy votes alone.
     """
     chosen, destination = _destination(run, out, format)
     _name(export_run(run, destination, chosen), destination)
@@ -71,7 +73,7 @@ def export(
 )
 def expand(
     run: Run,
-    count: Annotated[int, typer.Option(help="Total number of texts, including those of the run.")],
+    count: Annotated[int, typer.Option(help="Total number of synthetic records, including those of the run.")],
     out: Annotated[Path, typer.Option(help="File to write: .csv, .jsonl or .parquet, or a folder for hf.")],
     format: Annotated[  # noqa: A002  (the users' word)
         Format | None, typer.Option(help="File format. Defaults to the suffix of --out.")
@@ -86,18 +88,20 @@ def expand(
     *,
     changes: dict[str, Any],
 ) -> None:
-    """Write more texts than a finished run has, by varying its texts, at no privacy cost.
+    """Write more synthetic records than a finished run has, by varying its own, at no privacy cost.
 
-    Recall rises, because more of the private data has a text nearby. Precision falls, because no votes have selected
-    the new texts. With --where, all texts have the requested values, in the requested shares; texts of the run with
-    other values are left out. The generator must be the one that made the run. For a run folder
-    from somebody else, give --generator or --base-url: addresses and paths in the folder are not trusted.
+    Recall rises, because more of the private data has a synthetic record nearby. Precision falls, because no votes have
+    selected the new ones. Rows that fit a survey are drawn again from its noisy answers. With --where, all records have
+    the requested values, in the requested shares; records of the run with other values are left out. The generator must
+    be the one that made the run. For a run folder from somebody else, give --generator or --base-url: addresses and
+    paths in the folder are not trusted.
     """
     chosen, destination = _destination(run, out, format)
     if chosen == "preferences":
         raise InputError("texts that are added to a run have no votes, so no preferences; use `gape export`")
     if destination.exists():
         raise InputError(f"{destination} exists and is never overwritten; remove it or choose another destination")
+    require_writable_file(destination)
     terminal = notes()
     folder = SettingsFolder(run)
     columns = (TextColumn("Writing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -108,7 +112,7 @@ def expand(
         )
     _name(export_run(folder, destination, chosen, rows), destination)
     if len(rows) < count:
-        terminal.print(f"The model delivered {len(rows)} of {count}.", markup=False)
+        terminal.print(f"The generator delivered {len(rows)} of {count}.", markup=False)
     terminal.print("Written from the published data alone: no further privacy cost.", markup=False)
 
 

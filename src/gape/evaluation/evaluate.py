@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from gape._support.files import read_json, write_json
+from gape._support.files import read_json, require_writable_file, write_json
 from gape._support.html import as_paragraph, as_table
 from gape.core.errors import InputError, PrivacyError, RunError
 from gape.core.types import Indices
@@ -311,10 +311,12 @@ def _on_repetition(groups: Groups) -> list[str]:
 def _destination(samples: Synthetic, out: str | Path | None) -> Path | None:
     """Return where to write the result: never among the files that a run publishes."""
     if out is None:
-        return None if samples.run is None else samples.run.layout.evaluation
+        usual = None if samples.run is None else samples.run.layout.evaluation
+        if usual is not None:
+            require_writable_file(usual)
+        return usual
     path = Path(out)
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write to; create it, or name another file")
+    require_writable_file(path)
     if Layout(path.resolve().parents[1]).release == path.resolve().parent and Layout(path.resolve().parents[1]).is_run:
         raise PrivacyError(
             f"{path} lies among the files that a run publishes, and an evaluation is not private; name another file"

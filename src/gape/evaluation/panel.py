@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gape._support.files import write_atomically
+from gape._support.files import require_writable_file, write_atomically
 from gape._support.geometry import distances
 from gape.core.errors import InputError, PrivacyError
 from gape.core.types import Points, Samples
@@ -28,8 +28,7 @@ def refuse_nearest(path: str | Path, kind: Modality) -> None:
         )
     if path.exists():
         raise InputError(f"{path} exists and nothing is overwritten; remove it or name another file")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path.parent} is not a folder; make it first")
+    require_writable_file(path)
 
 
 def show_nearest(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gape._support.files import write_atomically
+from gape._support.files import require_writable_file, write_atomically
 from gape.core.errors import InputError, PrivacyError
 from gape.core.protocols import Embedder
 from gape.core.types import Points
@@ -66,7 +66,6 @@ def write_report(
         source = (private, text) if internal else None
         map_data, private_data = _embed_all(record, held, source, progress or (lambda _: None))
     page = render(record, gather(record, held), map_data, private_data, title).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, page, mode=0o600 if internal else None)
     return path
 
@@ -82,8 +81,7 @@ def _destination(record: RunRecord, out: str | Path | None, *, internal: bool) -
         raise InputError(f"{path} is a folder; name a file for the report")
     if path.exists() and MARK.encode() not in path.read_bytes()[:200]:
         raise InputError(f"{path} exists and is not a report, so it is not overwritten; name another file")
-    if out and not path.parent.is_dir():
-        raise InputError(f"{path.parent} is not a folder; make it first")
+    require_writable_file(path)
     return path
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gape._support.files import is_locked
+from gape._support.files import is_locked, require_writable_folder
 from gape.core.copies import repeats
 from gape.core.errors import PrivacyError, RunError
 from gape.evolution.plan import Plan
@@ -156,13 +156,16 @@ class SettingsFolder:
         self._stored = write_sealed(self.layout, settings)
 
     def refuse_foreign(self) -> None:
-        """Refuse a folder with other content than a run."""
+        """Refuse a folder with other content than a run, and a new one that cannot be made."""
         try:
             occupied = self.path.exists() and (not self.path.is_dir() or any(map(self._foreign, self.path.iterdir())))
         except OSError as error:
             raise RunError(f"the folder {self.path} cannot be read ({error.strerror}); name another one") from None
-        if occupied and not self.layout.settings.exists():
+        if self.layout.settings.exists():
+            return
+        if occupied:
             raise RunError(f"{self.path} exists and is not the folder of a run; name a new folder")
+        require_writable_folder(self.path)
 
     def _foreign(self, entry: Path) -> bool:
         """Whether an entry cannot come from a process that was stopped before it wrote the settings."""
