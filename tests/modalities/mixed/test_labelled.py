@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import gape
@@ -265,6 +266,22 @@ def test_runs_with_and_without_a_strict_column_share_vectors_and_a_budget(schema
     assert len(spent) == len(strict) == 6
     with closing(Ledger("one.sqlite")) as ledger:
         assert len(ledger.releases()) == 4
+
+
+def test_rows_are_read_for_vectors_block_by_block(schema: Path) -> None:
+    given = [{**row, "who": f"u{i % 7}"} for i, row in enumerate(rows(25))]
+    columns = Columns(None, "stars", "who")
+    whole, blocks = Mixed(schema).read(given, columns), list(Mixed(schema).blocks(given, columns, 10))
+    assert [len(block) for block in blocks] == [10, 10, 5]
+    for name in ("content", "labels", "users", "contents"):
+        assert [part for block in blocks for part in getattr(block, name)] == list(getattr(whole, name))
+    assert {block.source for block in blocks} == {whole.source}
+    lazy = Mixed(schema).blocks([*given, {**given[0], "stars": "many"}], columns, 10)
+    assert [len(next(lazy)), len(next(lazy))] == [10, 10]  # before the last row is read
+    with pytest.raises(InputError, match="item 26 of the list"):
+        next(lazy)
+    with pytest.raises(InputError, match="holds no rows"):
+        next(Mixed(schema).blocks(pa.Table.from_pylist(given).slice(0, 0), columns, 10))
 
 
 def counts_by_user(schema: Path, owners: list[str], votes_per_unit: int) -> Counts:

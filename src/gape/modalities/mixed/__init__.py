@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from gape.modalities.mixed.turns import Turns
 from gape.modalities.records import Columns, Records, contents_of, open_table
 from gape.modalities.rows.columns import Choices, Column, Dates, Numbers
 from gape.modalities.rows.embedder import RowEmbedder
-from gape.modalities.rows.load import load_rows
+from gape.modalities.rows.load import load_rows, row_blocks
 from gape.modalities.rows.measures import row_measures
 from gape.modalities.text import Text
 from gape.modalities.text.measures import (
@@ -92,9 +93,15 @@ class Mixed(Modality):
 
     def read(self, source: object, columns: Columns) -> Records:
         """Read the rows of a table."""
-        rows = load_rows(source, self.schema, columns.user)
-        labels = self.labels(rows.content, columns.label)
-        return Records(rows.content, labels, rows.users, rows.dropped, rows.source, rows.contents)
+        return next(self._blocks(source, columns, None))
+
+    def blocks(self, source: object, columns: Columns, most: int) -> Iterator[Records]:
+        """Read the rows of a table block by block."""
+        return self._blocks(source, columns, most)
+
+    def _blocks(self, source: object, columns: Columns, most: int | None) -> Iterator[Records]:
+        for rows in row_blocks(source, self.schema, columns.user, most):
+            yield replace(rows, labels=self.labels(rows.content, columns.label))
 
     def read_corpus(self, path: str, columns: Columns) -> Samples:
         """Read public rows. Without the column of labels, each is there once with every label."""

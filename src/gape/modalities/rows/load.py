@@ -3,9 +3,10 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, time
 from decimal import Decimal
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,22 +37,39 @@ def load_rows(source: object, schema: RowSchema, user: str | None = None, most: 
     outside its range becomes the nearest end; anything else that the schema does not allow is refused. All rows are in
     memory; more than `most` are refused.
     """
+    records = next(row_blocks(source, schema, user, None if most is None else most + 1))
+    if most is not None and len(records) > most:
+        raise InputError(
+            f"{records.source} has more than {most:,} rows, too many to hold in memory for rounds, evaluations and "
+            "comparisons; use a random sample of them, or a survey alone"
+        )
+    return records
+
+
+def row_blocks(source: object, schema: RowSchema, user: str | None, size: int | None) -> Iterator[Records]:
+    """Read what `load_rows` reads, at most `size` rows at a time; with None all at once."""
     table, once = open_rows(source, schema.columns, user)
+    rows = enumerate(table.rows(once), start=1)
+    block = _read(table, once, islice(rows, size), schema, user)
+    if not len(block):
+        raise InputError(f"{table.source} holds no rows; add at least one record")
+    while len(block):
+        yield block
+        block = _read(table, once, islice(rows, size), schema, user)
+
+
+def _read(
+    table: Table, once: Sequence[str], rows: Iterable[tuple[int, Sequence[Any]]], schema: RowSchema, user: str | None
+) -> Records:
+    """Read numbered rows of a table, whose cells are in the columns `once`."""
     positions = {name: position for position, name in enumerate(once)}
     lines, users, contents = [], [], []
-    for number, cells in enumerate(table.rows(once), start=1):
-        if most is not None and number > most:
-            raise InputError(
-                f"{table.source} has more than {most:,} rows, too many to hold in memory for rounds, evaluations and "
-                "comparisons; use a random sample of them, or a survey alone"
-            )
+    for number, cells in rows:
         where = f"{table.row} {number} of {table.source}"
         lines.append(schema.row([cells[positions[name]] for name in schema.columns], where))
         contents.append("\0".join(map(content_of, cells)).encode(errors="surrogatepass"))
         if user is not None:
             users.append(record_user(cells[positions[user]], where, user))
-    if not lines:
-        raise InputError(f"{table.source} holds no rows; add at least one record")
     owners = None if user is None else as_samples(users)
     return Records(as_samples(lines), None, owners, 0, table.source, tuple(contents))
 
