@@ -187,7 +187,6 @@ def test_nothing_is_fetched_for_a_run_that_cannot_be(here: Path, monkeypatch: py
         ["embed", "reviews.csv", "--text", "review"],
         ["demo"],
         ["demo", "--images"],
-        ["demo", "--clusters"],
     ],
     ids=lambda arguments: arguments[0],
 )

@@ -222,7 +222,7 @@ def test_what_cannot_be_scored_is_refused(here: Path, tmp_path: Path) -> None:
         Scoring(blur=0)
     with pytest.raises(InputError, match="k and sample must be at least 1"):
         Scoring(k=0)
-    with pytest.raises(InputError, match="there is no folder"):
+    with pytest.raises(InputError, match="is not a folder; make it first"):
         evaluate(texts_of(10), rows, out=tmp_path / "none" / "x.json")
     with pytest.raises(InputError, match="no column 'rewiew'"):
         evaluate(here / "run", here / "reviews.csv", text="rewiew")

@@ -1,4 +1,5 @@
 import math
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ from experiments.rules import with_centres
 
 import gape
 from gape.core.errors import InputError, PrivacyError, SpendingError
-from gape.core.protocols import Selector
+from gape.core.protocols import Generator, Selector
 from gape.core.types import Points, Samples
 from gape.embedders.openai import OpenAIEmbedder
 from gape.generators.labels import LabelledEmbedder, LabelledGenerator, PerLabel
+from gape.generators.prompts import Prompts
 from gape.generators.resampled import ResampledText
 from gape.language.request import Completion, Request
 from gape.language.scripted import ScriptedModel
@@ -21,7 +23,16 @@ from gape.modalities import Records, load_texts
 from gape.privacy.accounting import noise_scale
 from gape.runs.electorate import TextElectorate, make_electorate, unit_of, units_of
 from gape.runs.embedder import make_embedder
-from gape.runs.generator import OPTIONAL, Listener, make_generator, make_model, make_prompts, remembering
+from gape.runs.generator import (
+    OPTIONAL,
+    Listener,
+    make_generator,
+    make_model,
+    make_prompts,
+    remembering,
+    told_in_requests,
+    whole_generator,
+)
 from gape.runs.labels import candidate_embedder
 from gape.runs.resolve import make_plan, resolved
 from gape.runs.run import describe
@@ -276,7 +287,9 @@ class TestWriters:
         for label in ("low", "high"):
             assert any(prompt.endswith(f"\nstars: {label}") for prompt in asked)
 
-    def test_a_run_that_an_earlier_version_began_is_told_labels_as_it_was(self) -> None:
+    def test_a_run_that_an_earlier_version_began_is_told_labels_as_it_was(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         chosen, model = settings(label="stars", labels=["low", "high"]), ScriptedModel(write)
         prompts = make_prompts(chosen.with_values(words=12, topics=("soup",)), model)
         earlier = LabelledGenerator(
@@ -288,13 +301,31 @@ class TestWriters:
             }
         )
         chosen = chosen.with_values(variation="resample")
-        resumed = make_generator(chosen, model, prompts, None, describe(earlier))
-        assert describe(resumed) == describe(earlier)
-        start, other = (generator.random(6, np.random.default_rng(0)) for generator in (resumed, earlier))
-        assert start.tolist() == other.tolist()
-        now = make_generator(chosen, model, prompts, None)
-        assert describe(now) != describe(earlier)
-        assert describe(make_generator(chosen, model, prompts, None, describe(now))) == describe(now)
+
+        def opened(recorded: str | None, **more: Any) -> AbstractContextManager[Generator]:
+            listener = Listener(lambda _: None, lambda _: None)
+            return whole_generator(
+                chosen.with_values(**more), model, tmp_path / "answers", listener, prompts, None, recorded
+            )
+
+        with opened(describe(earlier)) as resumed:
+            assert describe(resumed) == describe(earlier)
+            start, other = (generator.random(6, np.random.default_rng(0)) for generator in (resumed, earlier))
+            assert start.tolist() == other.tolist()
+        with opened(None) as now:
+            assert describe(now) != describe(earlier)
+        with opened(describe(now)) as resumed:
+            assert describe(resumed) == describe(now)
+
+        also = (f"hf:{Path(__file__).parents[1] / 'data' / 'stories260K'}",)
+        with monkeypatch.context() as patch, opened(None, also=also) as now:
+            patch.setattr(Prompts, "telling", told_in_requests)  # as in the earlier version
+            with opened(None, also=also) as both:
+                recorded = describe(both)
+        assert recorded.startswith("SeveralWriters(")
+        assert recorded != describe(now)
+        with opened(recorded, also=also) as resumed:
+            assert describe(resumed) == recorded
 
     def test_a_domain_gets_topics_of_its_own_unless_they_are_given(self) -> None:
         lines = "\n".join(f"{i}. garden tool {'abcdefghijklmnop'[i]}" for i in range(16))

@@ -48,10 +48,10 @@ def demo(
     """
     console = output()
     out = out or Path("gape-demo-images" if images else "gape-demo")
-    require_writable_folder(out)
     if clusters:
         _clusters(console, out, epsilon, seed)
         return
+    require_writable_folder(out)
     if images:
         for weights in (MNIST, *FONTS):
             fetch_visibly(weights)

@@ -14,7 +14,7 @@ from gape.embedders.cached import Cached
 from gape.runs.conditions import Cells, choose_sources, read_condition, wanted_cells
 from gape.runs.embedder import make_embedder
 from gape.runs.folder.stored import SettingsFolder
-from gape.runs.generator import Listener, make_generator, make_model, make_prompts, remembering, with_others, writes
+from gape.runs.generator import Listener, make_model, make_prompts, remembering, whole_generator, writes
 from gape.runs.reach import Use
 from gape.runs.resolve import make_plan
 from gape.runs.run import describe
@@ -72,12 +72,12 @@ def expand(
     with ExitStack() as stack:
         model = stack.enter_context(remembering(make_model(chosen, answers), answers, listener))
         prompts = make_prompts(chosen, model)
-        first = make_generator(chosen, model, prompts, embedder, record.parts["generator"])
-        generator = stack.enter_context(with_others(chosen, first, answers, listener, prompts, embedder))
-        if (given := describe(generator)) != record.parts["generator"]:
+        recorded = record.parts["generator"]
+        generator = stack.enter_context(whole_generator(chosen, model, answers, listener, prompts, embedder, recorded))
+        if (given := describe(generator)) != recorded:
             # Another generator could write private texts, and these would carry the guarantee.
             raise RunError(
-                f"{folder.path} was made by the generator {record.parts['generator']:.200}, not {given:.200}; give the "
+                f"{folder.path} was made by the generator {recorded:.200}, not {given:.200}; give the "
                 "one it was made by, with its model, prompts or corpus unchanged"
             )
         if conditions:

@@ -150,29 +150,14 @@ def make_generator(
     model: LanguageModel | None,
     prompts: Prompts,
     embedder: Embedder | None,
-    recorded: str | None = None,
+    telling: Callable[[Prompts, Mapping[str, str]], Prompts] = Prompts.telling,
 ) -> Generator:
     """Return the generator, with one part per label if there are labels. A corpus needs the embedder.
 
-    `recorded` is the description of the generator that a run began with. A run that an earlier version began is resumed
-    with labels told as they were.
+    `telling` returns the prompts that tell a label.
     """
     if settings.survey and settings.kind.owns(settings.generator):
         return settings.records.survey_generator()
-    generator = _with_labels(settings, model, prompts, embedder, Prompts.telling)
-    if settings.labels and writes(settings) and recorded not in {None, describe(generator)}:
-        earlier = _with_labels(settings, model, prompts, embedder, told_in_requests)
-        generator = earlier if recorded == describe(earlier) else generator
-    return generator
-
-
-def _with_labels(
-    settings: Settings,
-    model: LanguageModel | None,
-    prompts: Prompts,
-    embedder: Embedder | None,
-    telling: Callable[[Prompts, Mapping[str, str]], Prompts],
-) -> Generator:
     records, drawing = settings.records, settings.own_generator
     corpus = None if model is not None or embedder is None or drawing else CorpusText(public_texts(settings), embedder)
     painter = None if settings.painter is None else records.make_generator(settings.painter, model=model)
@@ -206,20 +191,35 @@ def told_in_requests(prompts: Prompts, cells: Mapping[str, str]) -> Prompts:
 
 
 @contextmanager
-def with_others(
-    settings: Settings, first: Generator, answers: Path, listener: Listener, prompts: Prompts, embedder: Embedder | None
+def whole_generator(
+    settings: Settings,
+    model: LanguageModel | None,
+    answers: Path,
+    listener: Listener,
+    prompts: Prompts,
+    embedder: Embedder | None,
+    recorded: str | None,
 ) -> Iterator[Generator]:
-    """Yield the generator, together with those of the further models if there are any."""
-    if settings.also is None:
-        yield first
-        return
+    """Yield the generator, together with those of the further models if there are any.
+
+    `recorded` is the description of the generator that a run began with. A run that an earlier version began is resumed
+    with labels told as they were.
+    """
     with ExitStack() as stack:
-        generators = [first]
-        for spec in settings.also:
+        writers = [(settings, model)]
+        for spec in settings.also or ():
             own = settings.with_values(generator=spec, also=None, batch=False)
-            model = stack.enter_context(remembering(make_model(own, answers), answers, listener))
-            generators.append(make_generator(own, model, prompts, embedder))
-        yield SeveralWriters(tuple(generators))
+            writers.append((own, stack.enter_context(remembering(make_model(own, answers), answers, listener))))
+
+        def made(telling: Callable[[Prompts, Mapping[str, str]], Prompts]) -> Generator:
+            generators = [make_generator(own, model, prompts, embedder, telling) for own, model in writers]
+            return SeveralWriters(tuple(generators)) if len(generators) > 1 else generators[0]
+
+        generator = made(Prompts.telling)
+        if settings.labels and writes(settings) and recorded not in {None, describe(generator)}:
+            earlier = made(told_in_requests)
+            generator = earlier if recorded == describe(earlier) else generator
+        yield generator
 
 
 def _surveyed(settings: Settings, generator: Generator, embedder: Embedder | None) -> Generator:

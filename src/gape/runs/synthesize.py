@@ -34,12 +34,11 @@ from gape.runs.folder.stored import SettingsFolder
 from gape.runs.generator import (
     Listener,
     generator_kind,
-    make_generator,
     make_model,
     make_prompts,
     remembering,
     require_votes_may_leave,
-    with_others,
+    whole_generator,
     writes,
 )
 from gape.runs.labels import candidate_embedder
@@ -259,9 +258,11 @@ def _run(
             if writes(settings) and not settings.bare_prompts:
                 folder.write(settings.with_values(topics=prompts.rules.get("topic")))  # for a resumed run
             tracker.begin(folder.batches)
-            first = make_generator(settings, model, prompts, cached, folder.recorded("generator"))
             comparing = candidate_embedder(settings, cached)
-            with with_others(settings, first, folder.layout.answers, listener, prompts, cached) as generator:
+            recorded = folder.recorded("generator")
+            with whole_generator(
+                settings, model, folder.layout.answers, listener, prompts, cached, recorded
+            ) as generator:
                 state, statement = run(
                     folder.path,
                     plan,
