@@ -46,6 +46,36 @@ def test_the_baseline_is_the_mean_of_three_stored_seeds(row: str) -> None:
         assert lineages == f"{fmean(end['lineages'] for end in ends):.0f}"
 
 
+@pytest.mark.parametrize("dataset", ["Reddit", "PubMed", "Yelp"])
+@pytest.mark.parametrize("epsilon", [1, 4])
+@pytest.mark.parametrize("before", [False, True], ids=["choice", "before"])
+def test_the_price_of_more_variety_is_that_of_the_stored_seeds(dataset: str, epsilon: int, *, before: bool) -> None:
+    folder = FOLDER / "results" / (dataset.lower() if before else f"tried/{dataset.lower()}")
+    ends, real = (
+        [json.loads(path.read_text())["turns"][-1] for path in sorted(cells)]
+        for cells in (
+            folder.glob(f"{'before' if before else 'choice-4-temperature-1.2'}--eps-{epsilon}--seed-[012].json"),
+            (FOLDER / "results" / dataset.lower()).glob("real--seed-[012].json"),
+        )
+    )
+    named = re.escape(f"{dataset}{', before' * before} | {epsilon}")
+    line = re.search(rf"^\| {named} \|(.*)\|$", (FOLDER / "README.md").read_text(), re.MULTILINE)
+    assert line is not None
+    pairs = fmean(end["repetition"]["pairs"] for end in ends)
+    accuracies = [end["label_accuracy"] for end in ends if dataset == "Yelp"]
+    assert [cell.strip() for cell in line[1].split("|")] == [
+        f"{fmean(end['held_out']['recall'] for end in ends):.3f}".removeprefix("0"),
+        f"{fmean(end['held_out']['sinkhorn'] for end in ends):.3f}".removeprefix("0"),
+        f"{fmean(end['repetition']['repeating'] for end in ends):.0%}",
+        f"{fmean(end['repetition']['openings'] for end in ends):.0%}",
+        f"{pairs:.3f}".removeprefix("0"),
+        f"{pairs / fmean(end['repetition']['pairs'] for end in real):.2f}".removeprefix("0"),
+        f"{fmean(end['lineages'] for end in ends):.0f}",
+        f"{fmean(end['next_word'] for end in ends):.3f}".removeprefix("0"),
+        f"{fmean(accuracies):.3f}".removeprefix("0") if accuracies else "",
+    ]
+
+
 def test_a_listed_text_is_the_entry_after_its_sample_and_ends_where_the_next_begins() -> None:
     def answer(request: Request) -> str:
         assert request.prompt.endswith("Text A: We waited an hour for a cold pizza.\n\nText B:")
