@@ -8,10 +8,15 @@ from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from faulty_server import FaultyServer
 from shared_minilm import share
+
+# A test must not fail because the machine is busy.
+hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("busy")
 
 
 def pytest_configure() -> None:

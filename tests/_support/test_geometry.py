@@ -56,7 +56,7 @@ def test_the_result_is_float64_and_of_the_right_shape(width: int) -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 33]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_is_a_metric(seed: int, width: int) -> None:
     rng = np.random.default_rng(seed)
     points = rng.integers(-3, 4, (8, width)).astype(np.float32)

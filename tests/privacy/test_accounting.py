@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from dp_accounting import gaussian_mechanism
 from dp_accounting.pld import privacy_loss_distribution as pld
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gape.core.errors import InputError, PrivacyError
@@ -55,7 +55,6 @@ def test_the_releases_of_a_budget_fit_into_it(epsilon: float, rounds: int, delta
     assert spent([*releases, Release(sigma)], delta) > spent(releases, delta)
 
 
-@settings(deadline=None)
 @given(BUDGETS, st.sampled_from(["replace", "add_remove"]), st.integers(1, 3))
 def test_a_budget_is_kept_and_not_wasted(
     budget: tuple[float, float, int], neighbours: Neighbours, votes_per_unit: int
@@ -68,7 +67,6 @@ def test_a_budget_is_kept_and_not_wasted(
     assert oracle * (1 - 1e-5) <= sigma <= oracle * 1.2
 
 
-@settings(deadline=None)
 @given(BUDGETS)
 def test_only_the_number_of_unit_shifts_matters(budget: tuple[float, float, int]) -> None:
     epsilon, delta, rounds = budget
@@ -78,7 +76,6 @@ def test_only_the_number_of_unit_shifts_matters(budget: tuple[float, float, int]
     assert sigma == noise_scale(epsilon, delta, 2 * rounds, neighbours="add_remove", votes_per_unit=2)
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from([0.3, 0.7, 2.0, 5.0, 40.0]), min_size=1, max_size=6), st.floats(1e-9, 1e-3))
 def test_the_epsilon_spent_is_certified_and_grows_with_every_release(sigmas: list[float], delta: float) -> None:
     releases = [Release(sigma) for sigma in sigmas]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from dp_accounting import gaussian_mechanism
 from dp_accounting.pld import privacy_loss_distribution as pld
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gape.privacy import discrete
@@ -132,7 +132,6 @@ def test_blocks_of_a_wide_lattice_are_above_its_points_and_close_to_them(
     assert points <= blocks <= 1.03 * points
 
 
-@settings(deadline=None)
 @given(st.floats(0.05, 30), st.integers(1, 300), st.floats(0, 50), st.floats(0, 10))
 def test_a_profile_never_increases_and_stays_below_zcdp(sigma: float, shifts: int, epsilon: float, more: float) -> None:
     groups = ((sigma, shifts),)
@@ -141,7 +140,6 @@ def test_a_profile_never_increases_and_stays_below_zcdp(sigma: float, shifts: in
     assert 0 < delta <= zcdp_delta(rho(groups), epsilon) * (1 + 1e-5)
 
 
-@settings(deadline=None)
 @given(st.floats(0.3, 30), st.integers(1, 40), st.integers(1, 40), st.floats(-1, 6))
 def test_a_split_group_costs_what_the_whole_costs(sigma: float, first: int, second: int, threshold: float) -> None:
     mu = math.sqrt(first + second) / sigma

@@ -30,7 +30,7 @@ class TestRanking:
         assert ranking(np.array([-1, -3, -2]), 3).tolist() == [0, 2, 1]
 
     @given(arrays(np.int64, st.integers(1, 30), elements=st.integers(-4, 4)), st.data())
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     def test_equals_sorting_by_votes_then_index(self, votes: NoisyVotes, data: st.DataObject) -> None:
         size = data.draw(st.integers(1, len(votes)))
         expected = sorted(range(len(votes)), key=lambda i: (-votes[i], i))[:size]

@@ -109,7 +109,7 @@ class TestAgainstTheLinearProgram:
         assert result.distance == pytest.approx(expected, abs=1e-7)
 
     @given(strategies.instances())
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     def test_instances_that_shrink(self, instance: strategies.Instance) -> None:
         weights = np.asarray(instance.weights, dtype=np.float64)
         result = check(instance.points, weights)

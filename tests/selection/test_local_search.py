@@ -154,7 +154,7 @@ class TestNoSwapImproves:
         assert 0 < result.cost < INF
 
     @given(strategies.instances(most=10), st.integers(1, 4), st.sampled_from([-100.0, -1.0, 0.0, 2.0]))
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     def test_instances_that_shrink(self, instance: strategies.Instance, size: int, threshold: float) -> None:
         certify(instance, size, threshold)
 

@@ -83,7 +83,7 @@ def winners(
 
 
 @given(sides(), st.integers(1, 7))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equals_the_reference(small: None, points: tuple[Points, Points], count: int) -> None:
     found = winners(*points, memory=2**12, count=count).indices
     np.testing.assert_array_equal(found, reference_several_nearest(*points, count))

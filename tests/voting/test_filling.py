@@ -18,7 +18,7 @@ from gape.voting.filling import Filling
 from gape.voting.store import HEADER, Manifest, dataset_digest, record_digest
 from voting.folders import ORIGIN, begin, fill
 
-SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def gaussian(n: int, d: int = 3, seed: int = 0) -> np.ndarray:

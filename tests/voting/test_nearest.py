@@ -40,7 +40,7 @@ def lattice(d: int) -> Points:
 
 
 @given(sides(), st.integers(1, 3), st.integers(1, 15))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_equals_the_reference_whatever_the_blocks_and_threads(
     points: tuple[Points, Points], threads: int, side: int
 ) -> None:

@@ -57,7 +57,7 @@ def test_counts_are_those_of_memory_whatever_the_blocks(records: VectorFolder, r
     assert counts.dtype == np.int64
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 8)), min_size=1, max_size=40),
     most=st.integers(1, 4),

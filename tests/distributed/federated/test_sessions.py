@@ -50,7 +50,7 @@ def test_the_sum_is_exact_whoever_fails_when(tmp_path: Path) -> None:
         check_fates(SMALL, tmp_path, fates[::-1] if place % 2 else fates)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from((None, None, None, None, *STEPS)), min_size=11, max_size=11))
 def test_the_sum_is_exact_with_more_devices(tmp_path: Path, fates: list[str | None]) -> None:
     check_fates(exact(replace(TERMS, devices=11, dropouts=3, colluders=2)), tmp_path, tuple(fates))

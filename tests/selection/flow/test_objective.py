@@ -52,7 +52,7 @@ class TestAgainstTheLinearProgram:
         assert costly > 110
 
     @given(strategies.instances(), st.data())
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     def test_instances_that_shrink(self, instance: strategies.Instance, data: st.DataObject) -> None:
         count = len(instance.weights)
         chosen = data.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=count, unique=True))
