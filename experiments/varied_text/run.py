@@ -145,7 +145,7 @@ class Select:
             if self.variant.remembers:
                 rule = Remembering(RegionalRanking(distinct=distinct), plan.sigma)
             else:
-                rule = Gape.without_memory(plan.sigma, distinct=distinct)
+                rule = replace(Gape.without_memory(plan.sigma), distinct=distinct)
         return rule if self.labels is None else PerLabel(rule, self.labels)
 
 

@@ -215,7 +215,7 @@ class TestSelectors:
     def test_a_run_that_an_earlier_version_began_keeps_its_rule(self, labels: list[str] | None) -> None:
         chosen = settings() if labels is None else settings(label="stars", labels=labels)
         plan = make_plan(chosen)
-        halved: Selector = Gape.without_memory(plan.sigma, distinct=True)
+        halved: Selector = replace(Gape.without_memory(plan.sigma), distinct=True)
         centred: Selector = with_centres(plan.samples, distinct=True)
         ranked: Selector = RegionalRanking(distinct=True)
         if labels is not None:

@@ -85,11 +85,15 @@ def votes_suit_noise(settings: Settings) -> bool:
 def _gape(settings: Settings, plan: Plan) -> Selector:
     if estimates_votes(settings):
         return per_label(settings, Gape.for_corpus(plan.sigma, separation=_separation(settings)))
-    chosen: dict[str, Any] = {"separation": _separation(settings), "distinct": keeps_distinct(settings)}
-    wording = settings.records.wording
     if not remembers_votes(settings):
-        return per_label(settings, replace(Gape.without_memory(plan.sigma, plan.samples, **chosen), wording=wording))
-    return per_label(settings, Remembering(RegionalRanking(**chosen, wording=wording), plan.sigma))
+        return per_label(settings, Gape.without_memory(plan.sigma, plan.samples, separation=_separation(settings)))
+    return per_label(settings, Remembering(_regional(settings), plan.sigma))
+
+
+def _regional(settings: Settings) -> RegionalRanking:
+    return RegionalRanking(
+        separation=_separation(settings), distinct=keeps_distinct(settings), wording=settings.records.wording
+    )
 
 
 def _earlier(settings: Settings, plan: Plan) -> Iterator[Selector]:
@@ -98,11 +102,11 @@ def _earlier(settings: Settings, plan: Plan) -> Iterator[Selector]:
     Half of the survivors were centres of the votes, later 50 of them. Then labels had shares of believed votes.
     """
     chosen: dict[str, Any] = {"separation": _separation(settings), "distinct": keeps_distinct(settings)}
-    yield per_label(settings, Gape.without_memory(plan.sigma, **chosen))
+    yield per_label(settings, replace(Gape.without_memory(plan.sigma), **chosen))
     spare, centres = max(SPARE, QUALIFIED / plan.samples), min(1.0, CENTRES / plan.samples)
     rule = Gape(threshold=math.inf, spare=spare, signed=False, centres=centres, **chosen)
     yield Remembering(per_label(settings, replace(rule, wording=settings.records.wording)), plan.sigma)
-    yield Remembering(per_label(settings, RegionalRanking(**chosen, wording=settings.records.wording)), plan.sigma)
+    yield Remembering(per_label(settings, _regional(settings)), plan.sigma)
 
 
 def _paper(settings: Settings, plan: Plan) -> Gape:

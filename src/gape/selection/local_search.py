@@ -153,7 +153,8 @@ class Gape:
 
     With `distinct`, no survivor is a near copy of another (`copies.py`), if there are enough candidates for that: of
     several near copies the one with the most votes is kept. The votes of the others still count at their own points,
-    in the search and in the shares of the centres.
+    in the search and in the shares of the centres. Only defaults of earlier versions use it: today's is
+    `RegionalRanking` where texts could be near copies. It is part of the description that each run records.
     """
 
     separation: float
@@ -176,9 +177,7 @@ class Gape:
         return cls(separation, threshold, certify)
 
     @classmethod
-    def without_memory(
-        cls, sigma: float, samples: int | None = None, *, separation: float = math.inf, distinct: bool = False
-    ) -> "Gape":
+    def without_memory(cls, sigma: float, samples: int | None = None, *, separation: float = math.inf) -> "Gape":
         """The default where a generator makes `samples` survivors that are not texts, for votes with noise of `sigma`.
 
         A threshold of one sigma that is lowered if necessary, no negative votes, and half of the survivors searched
@@ -187,7 +186,7 @@ class Gape:
         """
         least, share = (0.0, 0.0) if samples is None else (QUALIFIED / samples, CENTRES / samples)
         spare, centres = max(SPARE, least), min(1.0, max(_HALF, share))
-        return cls(separation, sigma, spare=spare, signed=False, centres=centres, distinct=distinct)
+        return cls(separation, sigma, spare=spare, signed=False, centres=centres)
 
     @classmethod
     def for_corpus(cls, sigma: float, *, separation: float = math.inf) -> "Gape":
