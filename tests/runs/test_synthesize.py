@@ -427,7 +427,12 @@ class TestService:
     def test_caps_cover_embeddings_and_hold_over_all_processes(self, data: Path) -> None:
         with FaultyServer(model="e") as server:
             settings = by_corpus(
-                data, embedder="openai:e", base_url=server.url, private_text_may_leave=True, embedding_price=1e6
+                data,
+                embedder="openai:e",
+                base_url=server.url,
+                private_text_may_leave=True,
+                embedding_price=1e6,
+                concurrency=1,  # each request in flight counts with its bytes
             )
             other = str(data.parent / "other")
             whole, records = data.parent / "whole", len(private_rows())
