@@ -22,7 +22,8 @@ class Inception(NetworkEmbedder):
         super().__init__(299, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
         path = fetch(INCEPTION)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of the format that the weights come in
+            for kind in (DeprecationWarning, FutureWarning):  # of the format that the weights come in
+                warnings.simplefilter("ignore", kind)
             self._network = self._torch.jit.load(str(path), map_location=self._device).eval()
 
     def __repr__(self) -> str:
