@@ -105,7 +105,11 @@ def test_labels_are_shown_with_their_shares(labelled: Path) -> None:
     data = data_of(path)
     published = pq.read_table(labelled / "release" / "synthetic.parquet")
     assert [data["labels"][place] for place in data["rounds"][-1]["text"]] == published["label"].to_pylist()
-    assert "Labels Each label gets its share" in words_of(path)
+    assert "Labels Each label gets its share of the noisy votes of all rounds" in words_of(path)
+    rounds = [done.diagnostics["noisy_votes"] for done in read_run(labelled).rounds]
+    assert len(rounds) > 1
+    for label in rounds[-1]:
+        assert f"{label} {sum(votes.get(label, 0) for votes in rounds):,}" in words_of(path)
     assert "one user" in words_of(path)
     kept = set(published["label"].to_pylist())
     gone = {"low", "mid", "high"} - kept

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from gape._support.files import read_table
 from gape.metrics.repetition import repetition
 from gape.report import charts, facts, words
 from gape.report.lineage import Lineage
@@ -166,12 +167,19 @@ def _region(region: Region, highest: float, noun: str) -> View:
 
 
 def _labels(record: RunRecord) -> View | None:
-    votes = record.rounds[-1].diagnostics.get("noisy_votes") if record.rounds else None
-    if not isinstance(votes, dict):
+    by_round = [turn.diagnostics.get("noisy_votes") for turn in record.rounds]
+    known = [votes for votes in by_round if isinstance(votes, dict)]
+    if not known or len(known) < len(by_round):
         return None
+    # Earlier versions shared out the samples by the last round alone, and did not store the votes so far.
+    summed = "label_votes" in read_table(record.layout.round(record.last).synthetic).column_names
+    votes = {label: sum(counts.get(label, 0) for counts in known[0 if summed else -1 :]) for label in known[-1]}
     kept = Counter(record.samples(record.last)["label"].tolist())
     total, size = sum(max(0, count) for count in votes.values()), kept.total()
-    lead = "Each label gets its share of the noisy votes, rounded to a whole number, if it has enough candidates."
+    lead = (
+        f"Each label gets its share of the noisy votes of {'all rounds' if summed else 'the last round'}, rounded to a "
+        "whole number, if it has enough candidates."
+    )
     if lost := sorted(set(record.start["label"].tolist()) - set(kept)):
         lead += f" No {record.modality.nouns} are left with {', '.join(lost)}, whose share rounds to zero."
     return {
