@@ -126,6 +126,17 @@ def test_the_plan_of_a_long_run_names_a_faster_engine(here: Path) -> None:
     assert advice in gape(*small, "--words", "2000", "--copies", "20").stdout
 
 
+@pytest.mark.usefixtures("here")
+def test_a_plan_says_what_is_guaranteed_and_who_votes_how_often() -> None:
+    for flags, expected in (
+        (("--epsilon", "inf"), "guarantee none: epsilon inf is NOT PRIVATE"),
+        (("--epsilon", "4", "--user", "who"), "at most one vote per user and round"),
+        (("--epsilon", "4", "--user", "who", "--votes-per-unit", "2"), "at most 2 votes per user and round"),
+    ):
+        shown = gape("plan", "reviews.csv", *SMALL, "--generator", "corpus:public.txt", *flags).stdout
+        assert expected in " ".join(shown.split())
+
+
 def test_settings_from_a_file_with_flags_on_top(here: Path) -> None:
     (here / "run.toml").write_text(
         'data = "reviews.csv"\ntext = "review"\nepsilon = 2\nsamples = 5\ngenerator = "corpus:public.txt"\n'
@@ -149,7 +160,7 @@ def test_settings_from_a_file_with_flags_on_top(here: Path) -> None:
         (["reviews.csv", "--text", "review", "--epsilon", "1", "--label", "stars"], "which labels occur is private"),
         (
             ["reviews.csv", "--text", "review", "--epsilon", "1", "--label", "stars", "--labels", "mid"],
-            "a record has a label outside the given set of 1 labels",
+            "a record has a label outside the given set of 1 label;",
         ),
         (["reviews.csv", "--text", "review", "--epsilon", "1", "--scales", "a"], "scales must be numbers"),
         (["reviews.csv", "--text", "review", "--epsilon", "1", "--generator", "gpt"], "generator must be one of"),

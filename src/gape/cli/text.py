@@ -1,5 +1,6 @@
 """`gape plan`, `gape run`, `gape resume`: synthetic records from private ones."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -136,7 +137,9 @@ def _print_plan(console: Console, settings: Settings, private: Here, chosen: Pla
     rows = {
         "data": f"{private.source}: {len(private)} records{users}{blank}",
         "guarantee": f"epsilon {chosen.epsilon:g}, delta {stated(chosen.delta, 3)}, for one {unit} "
-        f"({chosen.neighbours}){public}",
+        f"({chosen.neighbours}){public}"
+        if math.isfinite(chosen.epsilon)
+        else "none: epsilon inf is NOT PRIVATE",
         "noise": _noise(chosen),
         "votes": _votes(chosen, unit),
         what: f"{chosen.samples} samples; {variations} variations of each{kept}: "
@@ -201,7 +204,8 @@ def _votes(chosen: Plan, unit: str) -> str:
     cast = "each record votes for its nearest candidate"
     if count > 1:
         cast = f"each record votes for its {count} nearest candidates"
-    return cast if unit == "record" else f"{cast}; at most {chosen.votes_per_unit} votes per {unit} and round"
+    most = "one vote" if chosen.votes_per_unit == 1 else f"{chosen.votes_per_unit} votes"
+    return cast if unit == "record" else f"{cast}; at most {most} per {unit} and round"
 
 
 def _noise(chosen: Plan) -> str:

@@ -176,7 +176,7 @@ def refuse_other_labels(labels: Iterable[str], possible: Sequence[str]) -> None:
     """Refuse labels that are not among the possible ones, without naming any, because a label may be private."""
     if not set(possible).issuperset(labels):
         raise InputError(
-            f"a record has a label outside the given set of {len(possible)} labels; "
+            f"a record has a label outside the given set of {len(possible)} label{'s' * (len(possible) != 1)}; "
             "add the label if it is public knowledge, or leave such records out"
         )
 

@@ -245,7 +245,7 @@ def _remarks(plan: Plan, units: int, votes: float, signal: float, suggested: int
     if plan.delta > 1 / units:
         remarks.append(f"delta {plan.delta:.2g} is above 1/n, which allows publishing a record. Use a smaller one.")
     if units < FEWEST_UNITS:
-        remarks.append(f"With only {units} records or users, a meaningful epsilon drowns their votes in noise.")
+        remarks.append(f"With only {units} records or users, votes stand out from the noise only at a large epsilon.")
     per_sample = len(plan.scales) * plan.copies + int(plan.keep)
     limits = cluster_limits(
         units, plan.epsilon, plan.delta, plan.rounds, per_sample=per_sample, neighbours=plan.neighbours

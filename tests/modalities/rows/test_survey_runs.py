@@ -109,6 +109,14 @@ def test_answers_that_were_changed_are_found_in_the_books(folder: Path, tmp_path
     assert [check.name for check in found.checks if not check.passed] == ["votes"]
 
 
+def test_a_survey_alone_is_not_scored_round_by_round(run: Path, folder: Path, tmp_path: Path) -> None:
+    done = command("evaluate", run, "--private", folder / "private.csv", "--out", tmp_path / "scores.json")
+    assert done.exit_code == 0
+    assert "TV1" in done.stdout
+    assert "Round by round" not in done.stdout
+    assert not (tmp_path / "scores.png").exists()
+
+
 def test_more_rows_score_no_worse(run: Path, folder: Path, tmp_path: Path) -> None:
     more = gape.expand(run, 2_000)
     assert len(more) == 2_000

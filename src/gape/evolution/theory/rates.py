@@ -30,9 +30,10 @@ class ClusterLimits:
     def sentences(self) -> tuple[str, str]:
         """One sentence on the number of samples, and one on the least cluster."""
         none = ", more than the data has" if self.least_cluster >= self.records else ""
+        rate = f"{self.rate_samples:,} sample{'s' * (self.rate_samples != 1)}"
         samples = (
             "To find small clusters with one vote per record, the paper's theory suggests about "
-            f"{self.rate_samples:,} samples by its asymptotic rate, sqrt(n / sigma) with the constant 1, or "
+            f"{rate} by its asymptotic rate, sqrt(n / sigma) with the constant 1, or "
             f"{self.samples:,} by its theorem with all constants."
         )
         cluster = (
