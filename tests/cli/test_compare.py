@@ -97,6 +97,7 @@ def test_help_says_that_it_is_not_private() -> None:
         (["--held-out", "1"], "held_out must lie between 0 and 1"),
         (["--jobs", "-1"], "jobs must be at least 1"),
         (["--budget-epsilon", "3"], "spends no budget"),
+        (["--generator", "hf:a", "--also", "hf:b"], "a comparison has one generator, got also 'hf:b'; leave it out"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(here: Path, arguments: list[str], message: str) -> None:

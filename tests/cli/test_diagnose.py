@@ -47,6 +47,8 @@ def test_private_targets_mark_it(corpus: Path) -> None:
 def test_a_refusal_is_one_line(tmp_path: Path) -> None:
     result = gape("diagnose", "--generator", f"corpus:{tmp_path}/none.txt", "--out", str(tmp_path / "d"))
     assert "there is no corpus" in one_line_error(result)
+    several = gape("diagnose", "--generator", "hf:a", "--also", "hf:b", "--out", str(tmp_path / "out"))
+    assert "a diagnosis has one generator, got also 'hf:b'; leave it out" in one_line_error(several)
 
 
 def test_what_no_diagnosis_has_written_is_left_alone(corpus: Path) -> None:

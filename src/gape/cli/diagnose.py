@@ -51,6 +51,8 @@ def diagnose_generator(
     marked as such. To resume after a stop, repeat the command.
     """
     _refuse_foreign(out)
+    if settings.also is not None:
+        raise InputError(f"a diagnosis has one generator, got also {', '.join(settings.also)!r}; leave it out")
     fetch_missing(settings)
     variation, scales, _ = variations_of(settings)
     settings = settings.with_values(variation=variation, scales=scales)

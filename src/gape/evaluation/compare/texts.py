@@ -150,6 +150,8 @@ def _refuse_what_a_cell_decides(settings: Settings) -> None:
         raise InputError(f"a comparison has several epsilons, got epsilon {settings.epsilon:g}; list them as epsilons")
     if settings.selector != PRESETS[settings.preset].get("selector", "gape"):
         raise InputError(f"a comparison has several methods, got selector {settings.selector!r}; list them as methods")
+    if settings.also is not None:
+        raise InputError(f"a comparison has one generator, got also {', '.join(settings.also)!r}; leave it out")
     if settings.ledger is not None or settings.budget_epsilon is not None:
         raise InputError("a comparison spends no budget, got a ledger or a budget; leave them out")
 
