@@ -220,6 +220,7 @@ def test_a_label_that_is_a_cell_filters_the_list_and_is_shown_once(browser: Brow
     shown = page.locator("#samples > li button").all_text_contents()
     assert shown
     assert all("stars: low" in text for text in shown)
+    assert "stars: low\nreview: " in page.locator("#samples > li button").first.inner_text()
     assert page.locator("#samples .label").count() == 0
 
 

@@ -204,8 +204,8 @@ def _votes(chosen: Plan, unit: str) -> str:
     cast = "each record votes for its nearest candidate"
     if count > 1:
         cast = f"each record votes for its {count} nearest candidates"
-    most = "one vote" if chosen.votes_per_unit == 1 else f"{chosen.votes_per_unit} votes"
-    return cast if unit == "record" else f"{cast}; at most {most} per {unit} and round"
+    limit = "one vote" if chosen.votes_per_unit == 1 else f"{chosen.votes_per_unit} votes"
+    return cast if unit == "record" else f"{cast}; at most {limit} per {unit} and round"
 
 
 def _noise(chosen: Plan) -> str:

@@ -92,7 +92,8 @@ def line_chart(lines: Sequence[Line], title: str, *, percent: bool, first: int =
         for index in range(0, rounds, max(1, math.ceil(rounds / 10)))
     ]
     parts.append(_text("round", (left + width - right) / 2, height - 4, "name", "middle"))
-    parts += [part for line in lines for part in _line(line, x, y)]
+    ends_at = (left, width - right)
+    parts += [part for line in lines for part in _line(line, x, y, ends_at)]
     ends = [(line, y(line.values[-1])) for line in lines if line.name and line.values[-1] is not None]
     for (line, _), end in zip(ends, _keep_apart([end for _, end in ends], 15.0), strict=True):
         parts.append(_text(line.name, width - right + 9, end + 4, f"end {line.style}", "start"))
@@ -129,11 +130,16 @@ def _path(style: str, points: Sequence[tuple[float, float]]) -> Markup:
     return element("path", class_=style, d="M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points))
 
 
-def _line(line: Line, x: Callable[[int], float], y: Callable[[float], float]) -> list[Markup]:
+def _line(
+    line: Line, x: Callable[[int], float], y: Callable[[float], float], ends_at: tuple[float, float]
+) -> list[Markup]:
     points = [(x(index), y(value)) for index, value in enumerate(line.values) if value is not None]
     if not points:
         return []
-    dots = [] if "dashed" in line.style else points
+    reference = "dashed" in line.style
+    if reference and len(points) == 1:  # a line of one round has no length
+        points = [(end, points[0][1]) for end in ends_at]
+    dots = [] if reference else points
     return [
         _path(f"line {line.style}", points),
         *(element("circle", class_=f"dot {line.style}", cx=a, cy=b, r=3) for a, b in dots),

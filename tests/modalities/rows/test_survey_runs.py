@@ -1,6 +1,7 @@
 """Runs of tables with the default settings: a survey and no rounds. And runs with a survey and rounds, and a kill."""
 
 import json
+import shutil
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -8,12 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import gape
 from command import gape as command
 from gape.audit import audit_run
+from gape.core.errors import RunError
 from gape.core.types import NoisyVotes
 from gape.modalities import Rows, Schema
 from gape.modalities.rows.columns import Numbers
@@ -23,6 +26,7 @@ from gape.runs.export import export
 from gape.runs.folder.record import read_run
 from gape.runs.settings import Settings
 from gape.runs.synthesize import run_text
+from report.reading import data_of, words_of
 
 SCHEMA = """
 [age]
@@ -115,6 +119,26 @@ def test_a_survey_alone_is_not_scored_round_by_round(run: Path, folder: Path, tm
     assert "TV1" in done.stdout
     assert "Round by round" not in done.stdout
     assert not (tmp_path / "scores.png").exists()
+
+
+def test_the_report_shows_rows_in_words_and_no_cost(run: Path, tmp_path: Path) -> None:
+    page = write_report(run, tmp_path / "report.html", with_map=False)
+    row = pq.read_table(run / "release" / "synthetic.parquet").to_pylist()[0]
+    assert data_of(page)["texts"][0] == " · ".join(
+        f"{name}: {'' if cell is None else cell}" for name, cell in row.items()
+    )
+    said = words_of(page)
+    assert "Cost and settings Settings" in said
+
+
+@pytest.mark.parametrize("line", ["no row", '["age"]', '{"kind": [1]}'])
+def test_a_folder_whose_samples_are_no_rows_is_refused(run: Path, tmp_path: Path, line: str) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "release")
+    file = tmp_path / "run" / "internal" / "rounds" / "000" / "synthetic.parquet"
+    pq.write_table(pa.table({"sample": [line] * 500}), file)
+    with pytest.raises(RunError, match="has no column 'sample' of vectors or texts"):
+        write_report(tmp_path / "run", with_map=False)
 
 
 def test_more_rows_score_no_worse(run: Path, folder: Path, tmp_path: Path) -> None:

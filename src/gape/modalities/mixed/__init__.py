@@ -27,7 +27,7 @@ from gape.modalities.mixed.turns import Turns
 from gape.modalities.records import Columns, Records, contents_of, open_table
 from gape.modalities.rows.columns import Choices, Column, Dates, Numbers
 from gape.modalities.rows.embedder import RowEmbedder
-from gape.modalities.rows.load import load_rows, row_blocks
+from gape.modalities.rows.load import load_rows, require_rows, row_blocks
 from gape.modalities.rows.measures import row_measures
 from gape.modalities.text import Text
 from gape.modalities.text.measures import (
@@ -156,6 +156,10 @@ class Mixed(Modality):
 
         return MiniLM() if self._schema is None else self.compared(MiniLM())
 
+    def from_arrow(self, column: pa.ChunkedArray) -> Samples:
+        """Restore rows."""
+        return require_rows(super().from_arrow(column))
+
     def publish(self, samples: Samples) -> dict[str, pa.Array]:
         """Return the columns of the table."""
         rows = [json.loads(line) for line in contents_of(samples)]
@@ -207,8 +211,8 @@ class Mixed(Modality):
             return None
         if self.schema.cells is None or label not in self.schema.cells.columns:
             raise InputError(
-                f"{label!r} is not a column without texts of the schema; name one of "
-                f"{[name for name in self.schema.names if name not in self.schema.texts]}"
+                f"{brief(label)} is not a column without texts of the schema; name one of "
+                f"{', '.join(brief(name) for name in self.schema.names if name not in self.schema.texts)}"
             )
         return as_samples([str(json.loads(row)[label]) for row in contents_of(samples)])
 

@@ -181,7 +181,7 @@ class MixedSchema:
 
     def _cell(self, name: str) -> Column:
         if self.cells is None:
-            raise InputError(f"{name!r} is not a column of the schema; name one of {list(self.names)}")
+            raise InputError(f"{name!r} is not a column of the schema; name one of {', '.join(map(brief, self.names))}")
         return self.cells.columns[name]
 
     def line(self, row: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from gape.modalities.records import Columns, Records
 from gape.modalities.rows.coded import load_cells
 from gape.modalities.rows.embedder import RowEmbedder
 from gape.modalities.rows.generator import RowGenerator
-from gape.modalities.rows.load import load_rows
+from gape.modalities.rows.load import load_rows, require_rows
 from gape.modalities.rows.marginals import ALGORITHMS, Marginals
 from gape.modalities.rows.measures import row_measures, table_scores
 from gape.modalities.rows.rehearsal import made_up_survey
@@ -144,6 +144,10 @@ class Rows(Modality):
 
         return MiniLM()
 
+    def from_arrow(self, column: pa.ChunkedArray) -> Samples:
+        """Restore rows."""
+        return require_rows(super().from_arrow(column))
+
     def publish(self, samples: Samples) -> dict[str, pa.Array]:
         """Return the columns of the table."""
         rows = [json.loads(line) for line in samples]
@@ -152,6 +156,11 @@ class Rows(Modality):
     def restore(self, table: pa.Table) -> Samples:
         """Return the rows of a published table as lines of JSON."""
         return as_samples([json.dumps(row, ensure_ascii=False) for row in table.to_pylist()])
+
+    def paragraphs(self, samples: Samples) -> list[str]:
+        """Format each row as its cells with the names of their columns."""
+        rows = [json.loads(line) for line in samples]
+        return [" · ".join(f"{name}: {'' if cell is None else cell}" for name, cell in row.items()) for row in rows]
 
     def labels(self, samples: Samples, label: str | None) -> Samples | None:
         """Return the cells of the column `label`."""

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gape.core.errors import InputError
-from gape.core.types import as_samples
-from gape.modalities.records import Records, open_table, record_user
+from gape.core.errors import InputError, RunError
+from gape.core.types import Samples, as_samples
+from gape.modalities.records import Records, contents_of, open_table, record_user
 from gape.modalities.tables import Table, missing
 
 
@@ -72,6 +72,22 @@ def _read(
             users.append(record_user(cells[positions[user]], where, user))
     owners = None if user is None else as_samples(users)
     return Records(as_samples(lines), None, owners, 0, table.source, tuple(contents))
+
+
+def require_rows(samples: Samples) -> Samples:
+    """Return samples that are rows, as lines of JSON; refuse others, because a run folder may come from anyone."""
+    try:
+        if all(map(_is_row, contents_of(samples))):
+            return samples
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise RunError("a column does not hold rows; restore it from a copy")
+
+
+def _is_row(line: str) -> bool:
+    row = json.loads(line)
+    turns = [turn for cell in row.values() if isinstance(cell, list) for turn in cell] if isinstance(row, dict) else []
+    return isinstance(row, dict) and all(isinstance(turn, dict) and {"role", "content"} <= set(turn) for turn in turns)
 
 
 def open_rows(source: object, columns: Iterable[str], user: str | None) -> tuple[Table, list[str]]:

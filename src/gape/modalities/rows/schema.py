@@ -129,7 +129,8 @@ class Schema:
         """Return the schema of all other columns."""
         if name not in self.columns or len(self.columns) == 1:
             raise InputError(
-                f"{name!r} is not a column of the schema, or its only one; name one of {list(self.columns)}"
+                f"{name!r} is not a column of the schema, or its only one; name one of "
+                f"{', '.join(map(brief, self.columns))}"
             )
         weights = {other: weight for other, weight in self.weights.items() if other != name}
         columns = {other: column for other, column in self.columns.items() if other != name}
