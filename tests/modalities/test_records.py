@@ -247,8 +247,8 @@ def bad_files(tmp: Path) -> dict[str, tuple[Any, dict[str, str], str]]:
         "a very long text": (SECRET * 1000 + " x", {}, "the path given does not exist"),
         "unknown kind": (file("a.json", b'{"t": "' + s + b'"}'), {}, r"a\.json is of a kind that is not supported"),
         "empty folder": (empty, {}, r"no \.txt"),
-        "empty csv": (file("e.csv", b""), {}, "does not look like column names"),
-        "header only": (file("h.csv", b"text\n"), {}, "holds no text"),
+        "empty csv": (file("e.csv", b""), {}, "e.csv is empty; name a file with a header"),
+        "header only": (file("h.csv", b"text\n"), {}, "h.csv holds no text, only a header; add at least one record"),
         "no header": (file("n.csv", s + b" is a long story about a person who lives in a town\n"), {}, "add a header"),
         "semicolons": (file("s.csv", b"a;b\n1;" + s + b"\n"), {}, "with ';', not ','"),
         "ragged": (
@@ -322,6 +322,13 @@ def bad_files(tmp: Path) -> dict[str, tuple[Any, dict[str, str], str]]:
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, dict[str, str], str]]:
     return bad_files(tmp_path_factory.mktemp("bad"))
+
+
+def test_the_folder_that_one_is_in_is_called_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("a warm loaf of bread")
+    monkeypatch.chdir(tmp_path / "notes")
+    assert load_texts(".").source == "notes"
 
 
 def test_what_cannot_be_read_is_refused_in_one_sentence_without_content(

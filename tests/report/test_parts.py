@@ -1,4 +1,5 @@
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -178,3 +179,9 @@ def test_large_numbers_on_an_axis_are_written_out() -> None:
     assert ">20,000</text>" in drawn
     assert ">5,000</text>" in drawn
     assert "e+0" not in drawn
+
+
+def test_a_reference_of_one_round_is_drawn_over_the_width() -> None:
+    drawn = line_chart([Line("votes", [3.0], "l2"), Line("noise", [1.0], "l2 dashed")], "votes", percent=False)
+    paths = re.findall(r'<path class="line l2( dashed)?" d="M([0-9.]+) [0-9.]+( L([0-9.]+) [0-9.]+)?">', drawn)
+    assert [(dashed != "", end != "") for dashed, _, _, end in paths] == [(False, False), (True, True)]

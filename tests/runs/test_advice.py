@@ -102,6 +102,9 @@ def test_few_records_and_a_large_delta_are_said() -> None:
     said = " ".join(outlook(plan, 30, WritingFigures()).remarks)
     assert "above 1/n" in said
     assert "With only 30 records or users" in said
+    assert "hardly limits" not in said
+    weak = outlook(replace(plan, epsilon=1e3), 30, WritingFigures()).remarks
+    assert "Epsilon 1000 hardly limits what the result tells about a record. 8 is weak already." in weak
 
 
 def test_no_noise_is_said_first() -> None:

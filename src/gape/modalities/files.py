@@ -47,7 +47,7 @@ def from_path(source: str | Path) -> Table:
         named = "the path given" if len(str(source).split()) != 1 else repr(str(source))
         raise InputError(f"{named} does not exist; check the path, or pass the records as a list")
     if path.is_dir():
-        return _folder(path)
+        return _folder(path if path.name else path.resolve())
     plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     kind = plain.suffix.lower()
     if kind in _SEPARATORS:
@@ -63,6 +63,8 @@ def from_path(source: str | Path) -> Table:
 
 def _csv(path: Path, separator: str) -> Table:
     header = next(_cells(path, separator), [])
+    if not header and not path.stat().st_size:
+        raise InputError(f"{path.name} is empty; name a file with a header and a row for each record")
     if not header or not all(is_name(name) for name in header):
         raise InputError(f"the first row of {path.name} does not look like column names; add a header")
     others = {other for other in ",;|\t" if other != separator and other in header[0]}

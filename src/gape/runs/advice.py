@@ -31,6 +31,7 @@ LEAST_SIGNAL = 1 / 3  # votes of a typical candidate over sigma
 NO_SIGNAL = 0.03  # between 0.09, which selection could follow, and 0.01, which it could not
 FEWEST_SAMPLES, MOST_SAMPLES = 10, 2000
 FEWEST_UNITS = 100
+LARGEST_EPSILON = 20.0  # above it, one record may make an outcome half a billion times as likely
 LARGEST_CELL = 0.25  # share of the records at three times the noise of a survey
 
 # Number of candidates that a record votes for: see votes_against.
@@ -244,6 +245,10 @@ def _remarks(plan: Plan, units: int, votes: float, signal: float, suggested: int
         remarks.append(f"Half the rounds would lower the noise {gain:.2g}-fold, but recall rises with rounds.")
     if plan.delta > 1 / units:
         remarks.append(f"delta {plan.delta:.2g} is above 1/n, which allows publishing a record. Use a smaller one.")
+    if plan.epsilon > LARGEST_EPSILON:
+        remarks.append(
+            f"Epsilon {plan.epsilon:g} hardly limits what the result tells about a record. 8 is weak already."
+        )
     if units < FEWEST_UNITS:
         remarks.append(f"With only {units} records or users, votes stand out from the noise only at a large epsilon.")
     per_sample = len(plan.scales) * plan.copies + int(plan.keep)

@@ -31,14 +31,15 @@ class ClusterLimits:
         """One sentence on the number of samples, and one on the least cluster."""
         none = ", more than the data has" if self.least_cluster >= self.records else ""
         rate = f"{self.rate_samples:,} sample{'s' * (self.rate_samples != 1)}"
+        size = f"{self.rate_cluster:,} record{'s' * (self.rate_cluster != 1)}"
         samples = (
             "To find small clusters with one vote per record, the paper's theory suggests about "
             f"{rate} by its asymptotic rate, sqrt(n / sigma) with the constant 1, or "
             f"{self.samples:,} by its theorem with all constants."
         )
         cluster = (
-            f"The smallest cluster that can be found has about {self.rate_cluster:,} records by the paper's asymptotic "
-            f"rate, sqrt(n sigma) with the constant 1; its theorem requires more than {self.least_cluster:,.0f}{none}."
+            f"The smallest cluster that can be found has about {size} by the paper's asymptotic rate, "
+            f"sqrt(n sigma) with the constant 1; its theorem requires more than {self.least_cluster:,.0f}{none}."
         )
         return samples, cluster
 

@@ -56,7 +56,7 @@ def open_source(source: object, columns: Columns) -> Source:
         return Source("the array", pixels, has_labels=False, has_users=False)
     path = Path(source) if isinstance(source, str | Path) else None
     if path is not None and path.is_dir():
-        return _folder(path, columns)
+        return _folder(path if path.name else path.resolve(), columns)
     if path is not None and "idx" in path.name:
         return _idx(path, columns)
     if path is not None and path.is_file() and path.suffix.lower() in _SUFFIXES | _OTHERS:

@@ -34,7 +34,8 @@ def load_texts(source: object, text: str | None = None, label: str | None = None
         for column, value in zip(columns, [record, *names], strict=True):
             column.append(value)
     if not columns[0]:
-        raise InputError(f"{table.source} holds no text, only blank rows ({dropped}); add at least one record")
+        found = f"only blank rows ({dropped})" if dropped else "only a header" if table.names else "no rows"
+        raise InputError(f"{table.source} holds no text, {found}; add at least one record")
     texts, *others = (as_samples(column) for column in columns)
     labels = others.pop(0) if label is not None else None
     users = others.pop(0) if user is not None else None
