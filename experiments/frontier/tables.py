@@ -191,9 +191,9 @@ def _cells(runs: Sequence[Run], real: Sequence[Run]) -> list[str]:
 
     pairs = mean(run.figures["pairs"] for run in runs) / mean(run.figures["pairs"] for run in real)
     return [
-        average("recall", ".3f"), average("W1", ".4f"), average("energy", ".4f"), average("repeat", ".0%"), average("openings", ".0%"),
-        average("pairs", ".3f"), f"{pairs:.2f}", average("lineages", ".0f"), average("next-word", ".4f"),
-        average("stars", ".3f"),
+        average("recall", ".3f"), average("W1", ".4f"), average("energy", ".4f"), average("repeat", ".0%"),
+        average("openings", ".0%"), average("pairs", ".3f"), f"{pairs:.2f}", average("lineages", ".0f"),
+        average("next-word", ".4f"), average("stars", ".3f"),
     ]  # fmt: skip
 
 
