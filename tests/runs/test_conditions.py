@@ -29,6 +29,11 @@ def test_conditions_are_read(text: str, shares: dict[str, float]) -> None:
     assert read_condition(text, COLUMNS).shares == shares
 
 
+def test_a_run_without_listed_values_takes_no_condition() -> None:
+    with pytest.raises(InputError, match="with listed values, and the run has none, got 'stars=1'; leave it out"):
+        read_condition("stars=1", {})
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

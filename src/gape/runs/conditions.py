@@ -30,8 +30,13 @@ def read_condition(text: str, columns: Mapping[str, Sequence[str]]) -> Condition
     column, equals, values = (part.strip() for part in text.partition("="))
     if not equals or not values:
         raise InputError(f"a condition is written COLUMN=VALUE, got {brief(text)}; write for example stars=1")
+    if not columns:
+        raise InputError(
+            f"a condition is on a column with listed values, and the run has none, got {brief(text)}; leave it out, and "
+            "select among the result"
+        )
     if column not in columns:
-        known = ", ".join(map(brief, columns)) or "no column"
+        known = ", ".join(map(brief, columns))
         raise InputError(f"{brief(column)} is not a column with listed values; conditions can be on {known}")
     known_values = columns[column]
     if values == "*":
