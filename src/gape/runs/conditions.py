@@ -32,8 +32,8 @@ def read_condition(text: str, columns: Mapping[str, Sequence[str]]) -> Condition
         raise InputError(f"a condition is written COLUMN=VALUE, got {brief(text)}; write for example stars=1")
     if not columns:
         raise InputError(
-            f"a condition is on a column with listed values, and the run has none, got {brief(text)}; leave it out, and "
-            "select among the result"
+            f"a condition is on a column with listed values, and the run has none, got {brief(text)}; leave it out, "
+            "and select among the result"
         )
     if column not in columns:
         known = ", ".join(map(brief, columns))
