@@ -116,8 +116,8 @@ def test_no_column_or_part_of_a_run_becomes_markup(texts: Path, tmp_path: Path) 
     rows = [f'{{"{markup("column").replace(chr(34), "")}": {i}}}' for i in range(len(record.start))]
     parts = {"generator": "RowGenerator()", "embedder": "RowEmbedder()", markup("part"): "Ranking()"}
     begun = replace(record.begun, parts=parts)
-    record = replace(record, begun=begun, settings=None, modality=Rows(), rounds=(), start=np.array(rows, dtype=object))
-    html = page_of(planted(record, "record"), internal=False)
+    record = planted(replace(record, begun=begun, settings=None, modality=Rows(), rounds=()), "record")
+    html = page_of(replace(record, start=np.array(rows, dtype=object)), internal=False)
     assert_harmless(html, {"column", "part"}, tmp_path)
 
 

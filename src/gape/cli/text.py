@@ -255,7 +255,7 @@ def _print_result(console: Console, folder: SettingsFolder, result: SyntheticTex
     fewer = f" instead of {asked}, because there were no more different candidates" if len(result) < asked else ""
     console.print(f"{len(result)} synthetic {what}{fewer}, for instance:", style="bold")
     for index, text in enumerate(result.texts[:_SHOWN_TEXTS]):
-        label = f"{result.labels[index]}: " if result.labels and not is_a_cell(settings) else ""
+        label = f"{result.labels[index]}: " if result.labels and not is_a_cell(settings, settings.records) else ""
         short = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS].rsplit(maxsplit=1)[0] + " ..."
         console.print(f"- {label}{short}", markup=False)
     print_statement(console, result.privacy)

@@ -119,7 +119,7 @@ def _data(record: RunRecord, lineage: Lineage, map_data: MapData | None, interna
         "edges": _colour_edges(lineage),
         "texts": lineage.texts,
         "labels": lineage.labels,
-        "tagged": record.settings is None or not is_a_cell(record.settings),
+        "tagged": record.settings is None or not is_a_cell(record.settings, record.modality),
         "rounds": lineage.rounds,
         "map": chart,
     }

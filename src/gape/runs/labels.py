@@ -7,6 +7,7 @@ from gape.core.errors import InputError
 from gape.core.protocols import Embedder, Selector
 from gape.core.types import Points, Samples
 from gape.generators.labels import LabelledEmbedder, PerLabel, embed_with_labels
+from gape.modalities import Modality
 from gape.runs.settings import Settings
 
 Names: TypeAlias = Sequence[str] | Samples
@@ -22,9 +23,9 @@ def known_labels(settings: Settings) -> tuple[str, ...] | None:
     return choices
 
 
-def is_a_cell(settings: Settings) -> bool:
+def is_a_cell(settings: Settings, records: Modality) -> bool:
     """Whether the label of a record is also shown as one of its cells: if it is a column of the schema."""
-    return settings.label is not None and settings.records.possible_labels(settings.label) is not None
+    return settings.label is not None and records.possible_labels(settings.label) is not None
 
 
 def candidate_embedder(settings: Settings, embedder: Embedder) -> Embedder:
