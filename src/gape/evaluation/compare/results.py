@@ -210,12 +210,7 @@ def content_score(name: str) -> Value:
 
 def held_out(name: str) -> Value:
     """Read the score of this name by the records that did not vote; not a number if it was not measured."""
-
-    def value(turn: ScoredRound) -> float:
-        score = getattr(turn.held_out, name)
-        return math.nan if score is None else float(score)
-
-    return value
+    return lambda turn: math.nan if (score := getattr(turn.held_out, name)) is None else float(score)
 
 
 def by_voters(name: str) -> Value:
