@@ -140,9 +140,15 @@ for _ in model.complete([Request("Hello.", max_tokens=1)] + [Request("Write a no
 """
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of 1 MB, which loads in a tenth of the time."""
+    return made_gguf.make_with_letters(tmp_path_factory.mktemp("tiny") / "tiny.gguf")
+
+
 class TestProcesses:
-    def test_they_end_with_the_model(self) -> None:
-        short = OpenVinoModel(fetch(SMOLLM2), slots=1, context=64)
+    def test_they_end_with_the_model(self, tiny: Path) -> None:
+        short = OpenVinoModel(tiny, slots=1, context=64)
         (engine,) = short._engines
         assert engine.process.poll() is None
         del short
@@ -156,9 +162,10 @@ class TestProcesses:
         assert len(list(model().complete(short))) == 1
         assert time.monotonic() - begin < 20
 
-    def test_one_that_was_killed_is_an_error(self) -> None:
-        killed = OpenVinoModel(fetch(SMOLLM2), slots=1, context=64)
-        answers = killed.complete([Request("Hello.", max_tokens=1), Request("Write a novel.", max_tokens=50)])
+    def test_one_that_was_killed_is_an_error(self, tiny: Path) -> None:
+        killed = OpenVinoModel(tiny, slots=1, context=1000)
+        novels = [Request("Write a novel.", max_tokens=900)] * 8
+        answers = killed.complete([Request("Hello.", max_tokens=1), *novels])
         next(answers)
         killed._engines[0].process.kill()
         with pytest.raises(ServiceError, match="a process of OpenVINO ended"):
@@ -171,8 +178,10 @@ class TestProcesses:
         assert list(killed.complete(hello)) == [again]
         assert len(killed._engines) == 1
 
-    def test_one_that_was_killed_while_it_loads_leaves_none_behind(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        here = OpenVinoModel(fetch(SMOLLM2), slots=1, context=64)
+    def test_one_that_was_killed_while_it_loads_leaves_none_behind(
+        self, tiny: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        here = OpenVinoModel(tiny, slots=1, context=64)
         (first,) = here._engines
         monkeypatch.setattr("gape.language.openvino.cores", lambda: 3)
         start, others = _Engine.started, []
