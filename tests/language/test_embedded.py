@@ -117,18 +117,21 @@ class TestOtherModels:
 
 
 class TestName:
-    def test_it_tells_the_model_the_sampling_and_the_system_prompt(self) -> None:
+    def test_it_tells_the_model_the_sampling_and_the_system_prompt(self, tmp_path: Path) -> None:
         assert SMOLLM2.sha256[:12] in model().name
         assert "top_k=400, top_p=0.95, min_p=0.0, repeat_penalty=1.05" in model().name
-        other = EmbeddedModel(fetch(SMOLLM2), system="You write.", min_p=0.1, slots=1, context=64)
+        other = EmbeddedModel(
+            made_gguf.make(tmp_path / "other.gguf"), system="You write.", min_p=0.1, slots=1, context=64
+        )
         assert "min_p=0.1" in other.name
         assert "You write." in other.name
 
 
 class TestDropping:
-    def test_an_engine_that_was_never_asked_can_be_dropped_at_once(self) -> None:
-        for _ in range(2):  # the engine itself would now and then wait for ever
-            EmbeddedModel(fetch(SMOLLM2), slots=1, context=64)
+    def test_an_engine_that_was_never_asked_can_be_dropped_at_once(self, tmp_path: Path) -> None:
+        file = made_gguf.make(tmp_path / "some.gguf")
+        for _ in range(4):  # the engine itself would now and then wait for ever
+            EmbeddedModel(file, slots=1, context=64)
 
 
 class TestRefusals:
