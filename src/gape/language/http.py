@@ -294,12 +294,8 @@ class Endpoint:
     def _client(self) -> httpx.AsyncClient:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=self.concurrency)
         version = {} if self.api_version is None else {"api-version": self.api_version}
-        client = httpx.AsyncClient(
-            verify=_certificates(),
-            limits=limits,
-            timeout=None,  # noqa: S113  (see fail_after)
-            params=version,
-        )
+        tls = _certificates()
+        client = httpx.AsyncClient(verify=tls, limits=limits, timeout=None, params=version)  # noqa: S113  (see fail_after)
         client.headers["Accept-Encoding"] = "identity"  # compressed data could unpack to any size
         if self._key():
             # Checked here, because HTTP libraries quote a header that they cannot send. The key is not kept in a
