@@ -137,7 +137,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
         ),
         ([*PRIVACY, "--rounds=few"], "error: invalid value 'few' for '--rounds': ", "gape privacy"),
         (["evaluate", "a.csv"], "error: missing option '--private'", "gape evaluate"),
-        (["plan", "a.csv", "--epslon", "1"], "error: no such option: --epslon", "gape plan"),
+        (["plan", "a.csv", "--epslon", "1"], "error: no such option", "gape plan"),  # then the name, as typer has it
         (["pln"], "error: no such command 'pln'", "gape"),
     ],
 )
