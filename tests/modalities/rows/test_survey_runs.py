@@ -134,6 +134,16 @@ def test_it_is_reported_and_exported(run: Path, tmp_path: Path) -> None:
     assert "none: the rows fit a survey" in command("status", run).stdout
 
 
+def test_an_evaluation_without_rounds_has_no_table_and_no_chart_of_rounds(run: Path, folder: Path) -> None:
+    done = command("evaluate", run, "--private", folder / "private.csv", "--held-out", folder / "held-out.csv")
+    assert done.exit_code == 0
+    assert "TV1" in done.stdout
+    assert "Round by round" not in done.stdout
+    assert done.stdout.splitlines()[-1].endswith("evaluation.json")
+    assert json.loads((run / "internal" / "evaluation.json").read_text())["rounds"] == []
+    assert not (run / "internal" / "evaluation.png").exists()
+
+
 class StoppedError(Exception):
     """A kill."""
 
