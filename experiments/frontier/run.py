@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 from experiments.frontier.rules import Tried
 from experiments.rules import with_centres
+from experiments.varied_text.finer import Finer
 from experiments.varied_text.listed import Listed
 from experiments.varied_text.paced import Paced, PacedListed
 from experiments.varied_text.run import VARIANTS, Variant, main
@@ -76,6 +77,7 @@ TRIED = {
     "listed-all": Variant({"start": True, "parts": True}, writer=Listed),
     "listed-half": Variant({"share": 0.5}, writer=Listed),
     "listed-half-start": Variant({"start": True, "share": 0.5}, writer=Listed),
+    "finer": Variant(writer=Finer),
     "paced": Variant(writer=Paced),
     "paced-start": Variant({"lengths": True}, writer=Paced),
     "paced-start-listed-half": Variant({"lengths": True, "share": 0.5}, writer=PacedListed),

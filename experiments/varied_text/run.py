@@ -21,6 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
 
+from experiments.varied_text.finer import Finer, FinerLabels
 from experiments.varied_text.listed import Continuing
 
 from gape._support.fingerprint import dataset_fingerprint
@@ -187,7 +188,8 @@ class Build:
         if self.labels is not None:
             column = str(self.label)  # told as when the stored runs were made
             writers = {label: writer(told_in_requests(self.prompts, {column: label})) for label in self.labels}
-            generator, embedder = LabelledGenerator(writers), LabelledEmbedder(embedder, self.labels)
+            made = FinerLabels if self.variant.writer is Finer else LabelledGenerator
+            generator, embedder = made(writers), LabelledEmbedder(embedder, self.labels)
         if self.variant.survey and isinstance(generator, TopicGenerator):
             generator = self.variant.asking(generator, embedder)
         return generator, embedder

@@ -11,6 +11,7 @@ from gape.metrics import (
     balls,
     classical_recall,
     density,
+    energy,
     frechet,
     mean_nearest_distance,
     precision,
@@ -27,6 +28,7 @@ METRICS: list[Callable[[Any, Any], Any]] = [
     mean_nearest_distance,
     wasserstein1,
     sinkhorn1,
+    energy,
     frechet,
 ]
 NAMES = [getattr(metric, "__name__", "") for metric in METRICS]

@@ -8,7 +8,7 @@ from scipy.stats import wasserstein_distance
 from gape.core.errors import InputError
 from gape.core.types import Floats, Points
 from gape.metrics import transport
-from gape.metrics.transport import frechet, sinkhorn1, wasserstein1
+from gape.metrics.transport import energy, frechet, sinkhorn1, wasserstein1
 from metrics.pairs import SEEDS, all_distances, random_pair
 
 
@@ -132,6 +132,32 @@ class TestSinkhorn1:
     def test_refuses_limits_that_are_none(self) -> None:
         with pytest.raises(InputError, match="tolerance must be positive"):
             sinkhorn1([[0.0]], [[1.0]], iterations=0)
+
+
+class TestEnergy:
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_is_its_definition(self, seed: int) -> None:
+        real, synthetic = random_pair(seed)
+        n, m = len(real), len(synthetic)
+        if min(n, m) < 2:
+            with pytest.raises(InputError, match="at least 2 points"):
+                energy(real, synthetic)
+            return
+        of_pairs = [
+            all_distances(*sets)[~np.eye(len(sets[0]), dtype=bool)].mean() for sets in [(real,) * 2, (synthetic,) * 2]
+        ]
+        expected = 2 * all_distances(real, synthetic).mean() - sum(of_pairs)
+        assert energy(real, synthetic) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+    def test_is_unbiased_and_not_fooled_by_points_in_the_middle_as_w1_is(self) -> None:
+        rng = np.random.default_rng(4)
+        draws = [rng.standard_normal((2, 40, 30)) for _ in range(100)]
+        of_real = [energy(real, other) for real, other in draws]
+        assert abs(np.mean(of_real)) < 3 * np.std(of_real) / 10
+        of_middle = [energy(real, other / 2) for real, other in draws]
+        assert min(of_middle) > max(of_real)
+        real, other = draws[0]
+        assert wasserstein1(real, other / 2) < wasserstein1(real, other)
 
 
 class TestFrechet:

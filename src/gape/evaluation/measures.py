@@ -15,7 +15,7 @@ from gape.metrics.memorisation import closest_record_test
 from gape.metrics.nearest import nearest_distances
 from gape.metrics.neighbours import members, neighbour_squares
 from gape.metrics.text import total_variation
-from gape.metrics.transport import frechet, sinkhorn1, wasserstein1
+from gape.metrics.transport import energy, frechet, sinkhorn1, wasserstein1
 from gape.metrics.usefulness import classify
 from gape.modalities import Modality
 
@@ -67,7 +67,16 @@ def nearness(nouns: str, real: Points, points: Points, scoring: Scoring) -> tupl
             f"the same with a blur of {scoring.blur:g}, corrected for chance"
             + ("" if divergence.converged else "; NOT converged"),
         ),
+        *_energy(real, points),
         Measure("Fréchet distance", frechet(real, points), "compares only means and covariances"),
+    )
+
+
+def _energy(real: Points, points: Points) -> tuple[Measure, ...]:
+    if min(len(real), len(points)) < 2:
+        return ()
+    return (
+        Measure("energy distance", energy(real, points), "0 on average for real ones, however few; less is better"),
     )
 
 

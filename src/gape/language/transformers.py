@@ -4,6 +4,7 @@ import hashlib
 import inspect
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from gape.core.errors import InputError, in_one_line
 from gape.language.gguf import read_header
 from gape.language.gpu.decoding import Batch
 from gape.language.gpu.sampling import Sampling
-from gape.language.gpu.slots import Slots, is_plain, slots_that_fit
+from gape.language.gpu.slots import Slots, longest_text, slots_that_fit
 from gape.language.gpu.writer import Writer
 from gape.language.request import MIN_P, REPEAT_PENALTY, TOP_K, TOP_P, Completion, Request
 from gape.language.row import Ends, Row, ends_sentence
@@ -101,7 +102,7 @@ class TransformersModel:
             ) from error
         accepted = set(inspect.signature(self._model.forward).parameters)
         self._side_by_side = Batch(torch, transformers, self._model, accepted, self._sampling)
-        self._in_slots = kind == "cuda" and is_plain(transformers, self._model, accepted)
+        self._slots_up_to = longest_text(transformers, self._model, accepted) if kind == "cuda" else 0  # tokens
         self._writer = Writer(self._make_slots, self._batch)
         self._context = getattr(self._model.config.get_text_config(), "max_position_embeddings", None) or np.inf
         ends = self._model.generation_config.eos_token_id
@@ -127,19 +128,21 @@ class TransformersModel:
     @property
     def burst(self) -> int:
         """Number of answers that may be stored together, see `burst_of`."""
-        return _BURST if self._in_slots else 1
+        return _BURST if self._slots_up_to else 1
 
     @property
     def concurrent(self) -> bool:
         """Whether several threads may ask at once, and answers of all are then written side by side."""
-        return self._in_slots
+        return self._slots_up_to > 0
 
     def complete(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
         """Answer the requests, yielding each when it is done. Those that do not fit into the context are left out."""
         # Similar requests are batched together. The longest come first, so that a lack of memory shows at once.
         rows = sorted(self._rows(requests), key=lambda row: (row.limit, len(row.prompt)), reverse=True)
         try:
-            for row in self._writer.write(rows) if self._in_slots else self._in_batches(rows):
+            in_slots = [row for row in rows if len(row.prompt) + row.limit <= self._slots_up_to]
+            in_batches = [row for row in rows if len(row.prompt) + row.limit > self._slots_up_to]
+            for row in chain(self._writer.write(in_slots), self._in_batches(in_batches)):
                 yield row.index, self._read(row)
         except FloatingPointError as error:
             raise InputError(

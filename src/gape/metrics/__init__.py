@@ -19,7 +19,7 @@ from gape.metrics.text import (
     ngram_distance,
     vocabulary_overlap,
 )
-from gape.metrics.transport import Sinkhorn, frechet, sinkhorn1, wasserstein1
+from gape.metrics.transport import Sinkhorn, energy, frechet, sinkhorn1, wasserstein1
 from gape.metrics.usefulness import Classification, classify
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "coverage",
     "density",
     "distinct",
+    "energy",
     "frechet",
     "length_distance",
     "longest_shared_runs",

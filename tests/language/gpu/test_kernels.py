@@ -48,7 +48,7 @@ class TestSlots:
     def kernels(self) -> Any:
         return importlib.import_module("gape.language.gpu.kernels")
 
-    @pytest.mark.parametrize("width", [16, 24, 64])
+    @pytest.mark.parametrize("width", [16, 24, 64, 256])
     @pytest.mark.parametrize("shared", [1, 3])
     def test_attention(self, kernels: Any, width: int, shared: int) -> None:
         import torch  # noqa: PLC0415  (heavy)

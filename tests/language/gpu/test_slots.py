@@ -11,7 +11,7 @@ import pytest
 from gape.core.errors import InputError
 from gape.language.gpu import slots as slots_module
 from gape.language.gpu.sampling import Sampling, block_width, likeliest
-from gape.language.gpu.slots import Slots, is_plain
+from gape.language.gpu.slots import Slots
 from gape.language.request import Request
 from gape.language.row import Ends, Row, ends_sentence
 from gape.language.transformers import TransformersModel
@@ -24,7 +24,7 @@ ENDLESS = Ends(frozenset(), frozenset())
 def slotted(batch: int) -> TransformersModel:
     """The small model as a GPU would have it: heads share keys, and answers are written in slots."""
     made = TransformersModel(FOLDER, device="cpu", batch=batch)
-    made._in_slots = True
+    made._slots_up_to = np.inf
     return made
 
 
@@ -110,7 +110,7 @@ def test_which_tokens_end_a_sentence() -> None:
 
 def test_slots_are_kept_between_calls_and_made_anew_for_longer_ones() -> None:
     own = TransformersModel(FOLDER, device="cpu", batch=2)
-    own._in_slots = True
+    own._slots_up_to = np.inf
     answers(*MIXED, by=own)
     first = own._writer.slots
     assert first is not None
@@ -123,7 +123,7 @@ def test_slots_are_kept_between_calls_and_made_anew_for_longer_ones() -> None:
 
 def test_too_many_slots_for_the_memory_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     own = TransformersModel(FOLDER, device="cpu", batch=8)
-    own._in_slots = True
+    own._slots_up_to = np.inf
     whole, steps = Slots._advance, 0
 
     def short_of_memory(slots: Slots, front: int) -> None:
@@ -141,7 +141,7 @@ def test_too_many_slots_for_the_memory_are_halved(monkeypatch: pytest.MonkeyPatc
 
 def test_values_that_are_no_numbers_are_refused() -> None:
     own = TransformersModel(FOLDER, device="cpu", batch=2)
-    own._in_slots = True
+    own._slots_up_to = np.inf
     own._model.model.norm.weight.data.fill_(np.nan)
     with pytest.raises(InputError, match="computes values that are not finite"):
         answers(*MIXED[:2], by=own)
@@ -177,15 +177,3 @@ def test_blocks_are_chosen_so_that_few_values_are_searched() -> None:
     assert [block_width(49_152, kept) for kept in (1, 50, 400)] == [192, 32, 12]
     assert block_width(49_157, 50) == 1  # a prime number
     assert block_width(1_000, 400) == 1
-
-
-def test_only_a_plain_model_has_slots() -> None:
-    own = model()
-    accepted = {"position_ids"}
-    assert is_plain(own._transformers, own._model, accepted)
-    assert not is_plain(own._transformers, own._model, set())
-    config = own._transformers.MistralConfig(
-        hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
-        vocab_size=16, sliding_window=4,
-    )  # fmt: skip
-    assert not is_plain(own._transformers, own._transformers.MistralForCausalLM(config), accepted)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gape.core.errors import InputError
@@ -16,7 +17,7 @@ from small_model import FOLDER, MIXED, answers, model
 
 def shared(batch: int) -> TransformersModel:
     made = TransformersModel(FOLDER, device="cpu", batch=batch)
-    made._in_slots = True
+    made._slots_up_to = np.inf
     return made
 
 

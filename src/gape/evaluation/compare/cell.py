@@ -18,7 +18,7 @@ from gape.core.types import Indices, Points, Samples, texts_of
 from gape.evaluation.compare.grid import Cell, Method, Study
 from gape.evolution.evolve import evolve
 from gape.evolution.last_pass import LastPass
-from gape.metrics import balls, mean_nearest_distance, sinkhorn1
+from gape.metrics import balls, energy, mean_nearest_distance, sinkhorn1
 from gape.metrics.next_word import next_word_accuracy
 from gape.metrics.repetition import Repetition, repetition
 from gape.metrics.usefulness import classify
@@ -36,6 +36,7 @@ class Score:
     recall: float  # share of the records with a sample in their ball
     precision: float  # share of the samples in a ball
     distance: float  # mean distance from a record to the nearest sample
+    energy: float | None = None  # energy distance; not of a single sample, nor in results from before it was measured
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def _turn_from_json(values: dict[str, Any]) -> ScoredRound:
 
 
 def _score_from_json(values: dict[str, Any]) -> Score:
-    return Score(**{name: float(value) for name, value in values.items()})
+    return Score(**{name: _number(value) for name, value in values.items()})
 
 
 def _number(value: Any) -> Any:
@@ -338,6 +339,7 @@ def _score(real: Points, points: Points, study: Study) -> Score:
         recall=inside.recall,
         precision=inside.precision,
         distance=mean_nearest_distance(real, points),
+        energy=energy(real, points) if min(len(real), len(points)) > 1 else None,
     )
 
 

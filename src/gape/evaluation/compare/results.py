@@ -209,8 +209,13 @@ def content_score(name: str) -> Value:
 
 
 def held_out(name: str) -> Value:
-    """Read the score of this name by the records that did not vote."""
-    return lambda turn: float(getattr(turn.held_out, name))
+    """Read the score of this name by the records that did not vote; not a number if it was not measured."""
+
+    def value(turn: ScoredRound) -> float:
+        score = getattr(turn.held_out, name)
+        return math.nan if score is None else float(score)
+
+    return value
 
 
 def by_voters(name: str) -> Value:
@@ -260,6 +265,7 @@ def write_means(path: Path, comparison: Comparison) -> None:
         _table(comparison, held_out("recall"), real=True),
         "## Sinkhorn W1 to records that did not vote (less is better)",
         _table(comparison, held_out("sinkhorn"), real=True),
+        *_energy_table(comparison),
         "## Precision among records that did not vote (more is better)",
         _table(comparison, held_out("precision"), real=True),
         *_repetition_tables(comparison),
@@ -322,6 +328,15 @@ def _content_tables(comparison: Comparison) -> list[str]:
         for part in (f"## {title}", _table(comparison, value, real=True))
     ]
     return [*tables, comparison.caution]
+
+
+def _energy_table(comparison: Comparison) -> list[str]:
+    if any(result.turns[-1].held_out.energy is None for result in comparison.results):
+        return []  # some cells are from before it was measured
+    return [
+        "## Energy distance to records that did not vote (less is better, 0 for real records)",
+        _table(comparison, held_out("energy"), real=True),
+    ]
 
 
 def _repetition_tables(comparison: Comparison) -> list[str]:

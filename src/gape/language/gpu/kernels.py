@@ -8,7 +8,8 @@ import triton.language as tl
 
 from gape.language.gpu import plain
 
-_BLOCK = 64  # tokens that a program reads at a time
+_BLOCK = 64  # tokens that a program reads at a time, fewer if heads are wider than _WIDE
+_WIDE = 128
 _LEAST = 16  # minimum number of rows for the matrix units
 _GATED = 1024  # values of a row per program of the gate
 
@@ -23,6 +24,8 @@ def attention(query: Any, keys: Any, values: Any, lengths: Any, scale: float) ->
     if values.shape[3] != width:
         return plain.attention(query, keys, values, lengths, scale)
     out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+    padded = max(_LEAST, triton.next_power_of_2(width))
+    wider = max(1, padded // _WIDE)
     _attend[(slots * heads,)](
         query,
         keys,
@@ -35,10 +38,10 @@ def attention(query: Any, keys: Any, values: Any, lengths: Any, scale: float) ->
         keys.shape[2],
         query.stride(0),
         width=width,
-        padded=max(_LEAST, triton.next_power_of_2(width)),
+        padded=padded,
         rows=max(_LEAST, triton.next_power_of_2(shared)),
-        block=_BLOCK,
-        num_warps=2,
+        block=max(_LEAST, _BLOCK // wider),
+        num_warps=2 * wider,
     )
     return out
 

@@ -1,5 +1,6 @@
-"""Any plain model of the library with a cache of slots; only the attention of single tokens is replaced."""
+"""Any model that slots serve, in the layers of the library; only the attention of single tokens is replaced."""
 
+from collections.abc import Callable
 from typing import Any
 
 from gape.language.gpu.operations import operations
@@ -11,7 +12,7 @@ class Library:
     """Reads tokens into slots, and computes the logits of the next ones."""
 
     def __init__(self, torch: Any, transformers: Any, model: Any, count: int, room: int) -> None:
-        """Replace the attention of a plain model by that of slots, and create `count` slots of `room` tokens."""
+        """Replace the attention of a model by that of slots, and create `count` slots of `room` tokens."""
         self._torch, self._model = torch, model
         _attend_to_slots(torch, transformers, model)
         self._cache, self._layers = _fixed_cache(torch, transformers, model, count, room)
@@ -55,26 +56,28 @@ class Library:
 def _attend_to_slots(torch: Any, transformers: Any, model: Any) -> None:
     """Let a model attend as `gape.language.gpu.slots` requires: prompts causally, single tokens to their own slot.
 
-    Instead of a mask it gets the number of tokens that each row reads, (n, 1, 1, 1).
+    Instead of a mask it gets the number of tokens that each row reads, (n, 1, 1, 1). With any other mask it attends as
+    before, because texts that are too long for slots are written in batches.
     """
     if model.config.get_text_config()._attn_implementation == NAME:
         return
     attention = operations(model.device).attention
+    usual: Callable[..., tuple[Any, None]] = transformers.AttentionInterface()["sdpa"]
 
     def attend(
-        module: Any,  # noqa: ARG001  (the library's signature)
+        module: Any,
         query: Any,
         key: Any,
         value: Any,
         attention_mask: Any,
         scaling: float | None = None,
-        **_: Any,
+        **others: Any,
     ) -> tuple[Any, None]:
-        usual = torch.nn.functional.scaled_dot_product_attention
+        if attention_mask is None or attention_mask.dtype != torch.long:
+            return usual(module, query, key, value, attention_mask, scaling=scaling, **others)
         rows, heads, tokens, width = query.shape
         if tokens > 1:
-            out = usual(query, key, value, is_causal=True, scale=scaling, enable_gqa=heads != key.shape[1])
-            return out.transpose(1, 2), None
+            return usual(module, query, key, value, None, scaling=scaling, is_causal=True)
         scale = width**-0.5 if scaling is None else scaling
         # For one new token, heads that share keys can be treated as several tokens of one head.
         grouped = query.view(rows, key.shape[1], heads // key.shape[1], width)
@@ -82,7 +85,7 @@ def _attend_to_slots(torch: Any, transformers: Any, model: Any) -> None:
         return out.reshape(rows, 1, heads, value.shape[3]), None
 
     transformers.AttentionInterface.register(NAME, attend)
-    transformers.AttentionMaskInterface.register(NAME, lambda *_, **__: None)
+    transformers.AttentionMaskInterface.register(NAME, transformers.AttentionMaskInterface()["sdpa"])
     model.set_attn_implementation(NAME)
 
 

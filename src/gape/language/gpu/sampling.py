@@ -55,18 +55,19 @@ def likeliest(logits: Any, kept: int) -> tuple[Any, Any]:
     """Return the `kept` largest logits of each row, largest first, and their tokens.
 
     They are in the `kept` blocks of the vocabulary with the largest maxima. On a GPU, searching these blocks takes a
-    fraction of the time of searching the whole vocabulary.
+    fraction of the time of searching the whole vocabulary. Tokens of a block are far apart, because maxima of columns
+    are found several times as fast as those of short rows.
     """
     rows, vocabulary = logits.shape
     width = block_width(vocabulary, kept)
     if not logits.is_cuda or width == 1:
         top: tuple[Any, Any] = logits.topk(kept)
         return top
-    blocks = logits.view(rows, -1, width)
-    best = blocks.amax(2).topk(kept).indices  # (n, kept)
-    inner = blocks.gather(1, best[:, :, None].expand(-1, -1, width)).view(rows, -1)
+    blocks = logits.view(rows, width, -1)
+    best = blocks.amax(1).topk(kept).indices  # (n, kept)
+    inner = blocks.gather(2, best[:, None, :].expand(-1, width, -1)).view(rows, -1)
     values, positions = inner.topk(kept)
-    return values, best.gather(1, positions // width) * width + positions % width
+    return values, best.gather(1, positions % kept) + positions // kept * (vocabulary // width)
 
 
 @lru_cache

@@ -6,6 +6,7 @@ sampling, is recorded once and replayed. Every few steps the host takes finished
 next requests. When fewer answers are left, they move to the front, and steps compute only that part of the slots.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -27,11 +28,19 @@ _PER_TOKEN = 16  # bytes per token of a slot beside the cache: the token and its
 _SHARE = 0.25  # share of the free memory that slots may use
 
 
-def is_plain(transformers: Any, model: Any, accepted: set[str]) -> bool:
-    """Whether every layer of a model attends to all earlier tokens through the library's usual attention."""
+def longest_text(transformers: Any, model: Any, accepted: set[str]) -> float:
+    """Return how many tokens a text in a slot may have, prompt included: 0 if slots do not serve a model.
+
+    In slots, every layer attends to all earlier tokens through the library's usual attention. A layer with a sliding
+    window does so up to the length of its window.
+    """
     layers = transformers.DynamicCache(config=model.config).layers
-    usual = model.config.get_text_config()._attn_implementation in {"sdpa", NAME}
-    return usual and "position_ids" in accepted and all(type(layer).__name__ == "DynamicLayer" for layer in layers)
+    config = model.config.get_text_config()
+    usual = config._attn_implementation in {"sdpa", NAME} and "position_ids" in accepted
+    attending = all(type(layer).__name__ in {"DynamicLayer", "DynamicSlidingWindowLayer"} for layer in layers)
+    if not (usual and attending and len(layers) == config.num_hidden_layers):  # some models have layers without a cache
+        return 0
+    return min((layer.sliding_window for layer in layers if layer.is_sliding), default=math.inf)
 
 
 def slots_that_fit(model: Any, wanted: int, room: int) -> int:
@@ -63,7 +72,7 @@ class Slots:
     def __init__(
         self, torch: Any, transformers: Any, model: Any, sampling: Sampling, ends: Ends, count: int, room: int
     ) -> None:
-        """Use a plain model."""
+        """Use a model that slots serve, for texts up to its `longest_text`."""
         self._torch, self._model, self._sampling = torch, model, sampling
         self.count, self.room = count, -(-room // _STEP) * _STEP
         self._reader = (
