@@ -191,7 +191,7 @@ most = 1.0
 decimals = 2
 
 [shape]
-choices = ["flat", "tall"]
+choices = ["flat", "even", "tall"]
 """
 
 
@@ -201,7 +201,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place, rng = tmp_path_factory.mktemp("shapes"), np.random.default_rng(0)
     (place / "schema.toml").write_text(SHAPES)
     size = rng.integers(0, 32, (3_000, 2))
-    shape = np.where((size[:, 0] >= 16) == (size[:, 1] >= 16), "flat", "tall")
+    shape = np.where((size[:, 0] >= 16) == (size[:, 1] >= 16), rng.choice(["flat", "even"], 3_000), "tall")
     depth = rng.random(3_000).round(2)
     lines = [f"{w},{h},{d},{kind}" for (w, h), d, kind in zip(size, depth, shape, strict=True)]
     (place / "private.csv").write_text("\n".join(["width,height,depth,shape", *lines]) + "\n")
@@ -209,8 +209,8 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def right(rows: list[dict[str, Any]]) -> float:
-    """The share of rows whose shape is the one of their width and height; half by chance."""
-    return float(np.mean([(row["shape"] == "flat") == ((row["width"] < 16) == (row["height"] < 16)) for row in rows]))
+    """The share of rows that are tall where only one of width and height is large; half by chance."""
+    return float(np.mean([(row["shape"] == "tall") == ((row["width"] < 16) != (row["height"] < 16)) for row in rows]))
 
 
 def test_a_table_of_numbers_and_a_class_is_asked_a_fourth_time(shapes: Path) -> None:

@@ -24,7 +24,7 @@ SCHEMA = Schema(
         "z": Numbers(0, 9, missing=True),
     }
 )
-NUMBER, CHOICE = Numbers(0, 9), Choices(("a", "b"))
+NUMBER, CHOICE = Numbers(0, 9), Choices(("a", "b", "c"))
 NO_POINTS = np.zeros((0, 1), dtype=np.float32)
 
 
@@ -53,6 +53,7 @@ def answered(codes: Floats, sigma: float, releases: int = 4, seed: int = 1) -> l
         ([NUMBER, NUMBER, CHOICE, NUMBER], 2),
         ([CHOICE, NUMBER, Dates.between(date(2020, 1, 1), date(2020, 12, 31)), NUMBER], 0),
         ([NUMBER, NUMBER, CHOICE], None),
+        ([NUMBER, NUMBER, NUMBER, Choices(("yes", "no"), missing=True)], None),
         ([NUMBER, NUMBER, NUMBER, CHOICE, CHOICE], None),
         ([NUMBER, NUMBER, NUMBER, NUMBER], None),
         ([Choices(tuple(range(MOST_KINDS))), NUMBER, NUMBER, NUMBER], 0),

@@ -39,7 +39,8 @@ ASKED_AGAIN = 4  # answers to the third release, for each pair of columns
 MOST_ANSWERS = 4_000  # about pairs, to the third release and to the fourth
 MOST_PAIRS = 600  # in the third release; the time to fit rows grows with their number
 MOST_TIMES = 60  # that a column is asked about
-FEWEST_NUMBERS, MOST_KINDS = 3, 100  # of a table with a fourth release, and of its class
+FEWEST_NUMBERS = 3  # in a table with a fourth release
+FEWEST_KINDS, MOST_KINDS = 3, 100  # values of its class; of two, pairs tell enough
 _AT_ONCE = 100_000  # rows that are coded or counted at a time, so that memory stays bounded
 _COLUMNS = 4.0  # answers to the first release, for each pair of columns
 _COARSELY = 0.6  # share of them that are about stretches, if a column has many cells
@@ -145,13 +146,14 @@ class Together:
 def class_column(schema: Schema) -> int | None:
     """Return the column that says what kind of thing a row of numbers describes, if a table has one.
 
-    It is the only column of choices beside at least `FEWEST_NUMBERS` of numbers or dates. Only the schema decides.
+    It is the only column of choices, with `FEWEST_KINDS` to `MOST_KINDS` values, beside at least `FEWEST_NUMBERS`
+    columns of numbers or dates. Only the schema decides.
     """
-    chosen = [index for index, column in enumerate(schema.columns.values()) if isinstance(column, Choices)]
+    chosen = [(index, column) for index, column in enumerate(schema.columns.values()) if isinstance(column, Choices)]
     if len(chosen) != 1 or len(schema.columns) - 1 < FEWEST_NUMBERS:
         return None
-    cells = Cells(schema).columns[chosen[0]]
-    return chosen[0] if cells.count <= MOST_KINDS else None
+    index, column = chosen[0]
+    return index if FEWEST_KINDS <= len(column.values) <= MOST_KINDS else None
 
 
 def _with_the_class(schema: Schema) -> list[tuple[int, int, int]]:
