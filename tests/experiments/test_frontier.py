@@ -16,7 +16,8 @@ def test_the_tables_are_those_of_the_stored_runs() -> None:
     for table in tables.tables():
         assert "\n".join(table) in README
     measured = (Path(tables.__file__).parents[2] / "docs" / "measured.md").read_text(encoding="utf-8")
-    assert all("\n".join(tables.in_brief(epsilon)) in measured for epsilon in (1.0, 4.0))
+    for table in (*map(tables.in_brief, (1.0, 4.0)), tables.energies()):
+        assert "\n".join(table) in measured
     for size in ("simulated", "simulated-small"):
         assert (tables.RESULTS / f"{size}.md").read_text().strip() in README
 
@@ -75,29 +76,62 @@ def test_the_default_has_the_pairs_of_words_of_real_texts_and_no_repetition() ->
             assert all(run.figures["repeat"] == 0 and run.figures["openings"] == 1 for run in default)
 
 
-def test_the_default_is_ahead_of_augpe_everywhere_and_behind_ranking_in_w1() -> None:
+def test_the_default_is_ahead_of_augpe_and_nearer_than_ranking_but_not_in_w1() -> None:
     for dataset in tables.DATASETS:
         for epsilon in (1.0, 4.0):
             assert _gain(dataset, "augpe", epsilon, "recall") > 0
             assert _gain(dataset, "augpe", epsilon, "W1") < 0
-            behind = _gain(dataset, "ranking", epsilon, "W1")
-            assert 0 < behind < (0.035 if dataset == "yelp" else 0.0065)
-            assert (_gain(dataset, "ranking", epsilon, "recall") > 0) == (dataset in {"pubmed", "goemotions"})
+    settings = [(dataset, epsilon) for dataset in tables.DATASETS for epsilon in tables.EPSILONS]
+    behind = {setting: _gain(setting[0], "ranking-nucleus", setting[1], "W1") for setting in settings}
+    assert [setting for setting, loss in behind.items() if loss <= 0] == [("goemotions", 0.5)]
+    assert all(0.009 < loss < 0.0185 if name == "yelp" else loss < 0.007 for (name, _), loss in behind.items())
+    assert sum(_gain(name, "ranking-nucleus", epsilon, "recall") > 0 for name, epsilon in settings) == 6
+    assert sum(_gain(name, "ranking-nucleus", epsilon, "next-word") > 0 for name, epsilon in settings) == 14
+    for dataset, epsilon in settings:
+        farther = _gain(dataset, "ranking-nucleus", epsilon, "energy")
+        assert farther < (0.0014 if epsilon == 8 else 0.0008 if (dataset, epsilon) == ("reddit", 4.0) else 0.00005)
+        if dataset == "yelp":
+            assert farther < -0.004
 
 
-def test_the_default_is_ahead_of_the_one_before_regions_but_on_labelled_reviews() -> None:
+def test_the_readme_says_where_ranking_is_ahead() -> None:
+    said = " ".join((Path(tables.__file__).parents[2] / "README.md").read_text(encoding="utf-8").split())
+    settings = [(dataset, epsilon) for dataset in tables.DATASETS for epsilon in (1.0, 4.0)]
+    assert all(_gain(name, "ranking-nucleus", epsilon, "W1") > 0 for name, epsilon in settings)
+    assert all(_gain(name, "ranking-nucleus", e, "recall") < 0 for name in ("reddit", "yelp") for e in (1.0, 4.0))
+    repeated = [
+        np.mean([run.figures["repeat"] for run in runs])
+        for name, epsilon in settings
+        if (
+            runs := [
+                run
+                for run in tables.read(tables.RESULTS / name)
+                if (run.method, run.epsilon) == ("ranking-nucleus", epsilon)
+            ]
+        )
+    ]
+    assert f"but {min(repeated):.0%} to {max(repeated):.0%} of its texts" in said
+    nearer = sum(_gain(name, "ranking-nucleus", epsilon, "energy") < 0.00005 for name, epsilon in settings)
+    assert f"nearer or level in {nearer} of these {len(settings)} settings" in said
+
+
+def test_the_default_is_level_with_the_one_before_regions_but_on_labelled_reviews() -> None:
     for dataset in tables.DATASETS:
         for epsilon in (1.0, 4.0):
             better = dataset != "yelp"
-            assert (_gain(dataset, "centres", epsilon, "W1") < 0) == better
-            assert (_gain(dataset, "centres", epsilon, "recall") > -0.0015) == better
+            assert (_gain(dataset, "centres", epsilon, "W1") < 0.0005) == better
+            assert (_gain(dataset, "centres", epsilon, "recall") > -0.0035) == better
 
 
 def _gain(dataset: str, other: str, epsilon: float, figure: str) -> float:
     """Return by how much a figure of the default is larger, in the mean over seeds that both have."""
     runs = tables.read(tables.RESULTS / dataset)
     ours, theirs = (
-        {run.seed: run.figures[figure] for run in runs if (run.method, run.epsilon) == (method, epsilon)}
+        {
+            run.seed: run.figures[figure]
+            for run in runs
+            if (run.method, run.epsilon) == (method, epsilon) and figure in run.figures
+        }
         for method in ("default", other)
     )
     return float(np.mean([ours[seed] - theirs[seed] for seed in ours if seed in theirs]))
