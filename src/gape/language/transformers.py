@@ -91,6 +91,9 @@ class TransformersModel:
             with hub_unused_for(model) as local:
                 how = {"gguf_file": file, "local_files_only": local}
                 self._tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **how)
+                if file and hasattr(transformers, "GgufConfig"):
+                    # Slots cannot read packed weights, which newer versions keep where the package kernels is.
+                    how["quantization_config"] = transformers.GgufConfig(dequantize=True)
                 loader = transformers.AutoModelForCausalLM
                 self._model = loader.from_pretrained(folder, dtype=dtype, **how).to(self._device).eval()
             self._chat(Request("Hello."))
