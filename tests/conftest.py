@@ -62,10 +62,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
+def pytest_collection() -> None:
+    """Look for no garbage while all tests are imported: little is, and looking through the rest takes a second."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Set aside what importing all tests has made, which stays anyway, so that no later collection looks through it."""
+    """Set aside what importing all tests has made, so that no later collection looks through it."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="module", autouse=True)

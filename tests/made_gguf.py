@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
+from tokenizers.pre_tokenizers import ByteLevel
 
 from small_model import FOLDER
 
@@ -31,8 +32,10 @@ LLAMA = (  # the kind of template that most differs from ChatML: no names of rol
 )
 
 
-def make(path: Path, template: str | None = None, *, small: bool = False, **further: tuple[int, Any]) -> Path:
-    """Write the model with a chat template, its matrices as Q4_1 if `small`.
+def make(
+    path: Path, template: str | None = None, *, small: bool = False, half: bool = False, **further: tuple[int, Any]
+) -> Path:
+    """Write the model with a chat template, its matrices as Q4_1 if `small`, as F16 if `half`.
 
     `further` are more entries, (kind, value), with `__` for a dot.
     """
@@ -49,10 +52,31 @@ def make(path: Path, template: str | None = None, *, small: bool = False, **furt
     for name, array in tensors.items():
         shape = array.shape[::-1]
         quantised = small and len(shape) == 2 and not shape[0] % 32 and name != "token_embd.weight"
-        content += _text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 3 * quantised, len(data))
-        data += _padded(q4_1(array) if quantised else array.astype("<f4").tobytes())
+        kind = 3 if quantised else int(half and len(shape) == 2)
+        content += _text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, len(data))
+        data += _padded(q4_1(array) if quantised else array.astype(("<f4", "<f2")[kind]).tobytes())
     path.write_bytes(_padded(content) + data)
     return path
+
+
+def make_with_letters(path: Path) -> Path:
+    """Write the model as OpenVINO reads one: in half precision, with a GPT-2 tokenizer. It writes nonsense."""
+    letters = sorted(ByteLevel.alphabet())
+    size = json.loads((FOLDER / "config.json").read_text())["vocab_size"]
+    tokens = ["<unk>", "<s>", "</s>", *letters, "th", *(f"<{number}>" for number in range(len(letters) + 4, size))]
+    return make(
+        path,
+        half=True,
+        general__file_type=(UINT32, 1),
+        llama__vocab_size=(UINT32, size),
+        llama__rope__freq_base=(FLOAT32, 10_000.0),
+        tokenizer__ggml__model=(STRING, "gpt2"),
+        tokenizer__ggml__pre=(STRING, "smollm"),
+        tokenizer__ggml__tokens=(ARRAY, (STRING, tokens)),
+        tokenizer__ggml__token_type=(ARRAY, (5, [3, 3, 3] + [1] * (size - 3))),
+        tokenizer__ggml__merges=(ARRAY, (STRING, ["t h"])),
+        tokenizer__ggml__padding_token_id=(UINT32, 2),
+    )
 
 
 def q4_1(array: np.ndarray[Any, Any]) -> bytes:

@@ -19,14 +19,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
 
-from experiments.ahead.run import MEASURES, options, read, sizes
+from experiments.ahead.run import against, options, read, scores, sizes
 from experiments.common import write_rows
 from experiments.corpus_text.run import Data
 
 from gape.core.types import Floats, Points
-from gape.evaluation.compare import SeedMean
 from gape.evolution.plan import Plan
-from gape.metrics import mean_nearest_distance, recall, sinkhorn1
 from gape.runs.advice import usual_delta, votes_against
 from gape.selection.local_search import Gape
 from gape.voting.several import several_nearest
@@ -77,7 +75,7 @@ def vary(samples: Points, public: Points, rng: np.random.Generator) -> Points:
     return unit
 
 
-def scored(data: Data, way: Way, epsilon: float, seed: int, samples: int, rounds: int) -> tuple[float, ...]:
+def scored(data: Data, way: Way, epsilon: float, seed: int, samples: int, rounds: int) -> dict[str, float]:
     """Spend in one way, once, and score the last samples by the held-out texts."""
     voters, held_out = data.split(seed)
     evenly = Plan(epsilon, usual_delta(len(voters)), rounds, samples).sigma
@@ -91,7 +89,7 @@ def scored(data: Data, way: Way, epsilon: float, seed: int, samples: int, rounds
         noisy = counts + np.rint(scale * noise.normal(size=len(counts))).astype(np.int64)
         select = Gape.without_memory(scale)
         chosen = candidates[select(noisy, candidates, samples, rng).indices]
-    return recall(held_out, chosen), mean_nearest_distance(held_out, chosen), sinkhorn1(held_out, chosen).value
+    return scores(held_out, chosen)
 
 
 def run(
@@ -107,15 +105,11 @@ def run(
     rows = []
     for epsilon in epsilons:
         found = {
-            name: np.array([scored(data, way, epsilon, seed, samples, rounds) for seed in range(seeds)])
+            name: [scored(data, way, epsilon, seed, samples, rounds) for seed in range(seeds)]
             for name, way in WAYS.items()
         }
-        for name, values in found.items():
-            row: dict[str, Any] = {"epsilon": epsilon, "way": name, "seeds": seeds}
-            for i, (measure, sign) in enumerate(MEASURES.items()):
-                gain = SeedMean(tuple(sign * (values[:, i] - found["evenly"][:, i])))
-                row |= {measure: values[:, i].mean(), f"{measure}, better by": gain.mean, f"{measure}, ±": gain.reach}
-            rows.append(row)
+        for name, runs in found.items():
+            rows.append({"epsilon": epsilon, "way": name, "seeds": seeds} | against(runs, found["evenly"]))
         print(f"epsilon {epsilon:g} is done", flush=True)
     write_rows(out, "budgets", rows)
     return rows

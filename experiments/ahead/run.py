@@ -21,7 +21,7 @@ from experiments.common import free_account, write_rows
 from experiments.corpus_text.run import Data, Looked, embedded, load
 
 from gape._support.geometry import distances
-from gape.core.types import Floats, Indices, Samples
+from gape.core.types import Floats, Indices, Points, Samples
 from gape.embedders.minilm import MiniLM
 from gape.evaluation import plots
 from gape.evaluation.compare import SeedMean
@@ -80,7 +80,11 @@ def scored(data: Data, shelf: Shelf, case: Case, seed: int) -> dict[str, float]:
     with free_account() as account:
         parts = shelf, shelf.embedder, LocalElectorate(voters), select
         *_, last = evolve(plan, *parts, account, noise=SeededNoise(seed))
-    points = shelf.embedder.embed(last.synthetic)
+    return scores(held_out, shelf.embedder.embed(last.synthetic))
+
+
+def scores(held_out: Points, points: Points) -> dict[str, float]:
+    """Return the measures of points by the held-out texts."""
     values = recall(held_out, points), mean_nearest_distance(held_out, points), sinkhorn1(held_out, points).value
     return dict(zip(MEASURES, values, strict=True))
 
@@ -98,6 +102,16 @@ def table(found: Mapping[tuple[str, float], Sequence[dict[str, float]]]) -> list
                 | {"better by": gain.mean, "give or take": gain.reach, "seeds": len(gain.values)}
             )
     return rows
+
+
+def against(runs: Sequence[dict[str, float]], before: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the means of runs with the same seeds as others, and how much better they are, with 95% t-intervals."""
+    row: dict[str, float] = {}
+    for measure, sign in MEASURES.items():
+        values, others = (np.array([run[measure] for run in some]) for some in (runs, before))
+        gain = SeedMean(tuple(sign * (values - others)))
+        row |= {measure: float(values.mean()), f"{measure}, better by": gain.mean, f"{measure}, ±": gain.reach}
+    return row
 
 
 def draw(out: Path, rows: Sequence[dict[str, Any]]) -> None:

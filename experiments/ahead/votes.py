@@ -11,18 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
 
-from experiments.ahead.run import MEASURES, Shelf, options, read, sizes
+from experiments.ahead.run import Shelf, against, options, read, scores, sizes
 from experiments.common import free_account, write_rows
 from experiments.corpus_text.run import Data, Looked
 
-from gape.evaluation.compare import SeedMean
 from gape.evolution.evolve import evolve
 from gape.evolution.plan import Plan
-from gape.metrics import mean_nearest_distance, recall, sinkhorn1
 from gape.privacy.noise import SeededNoise
 from gape.runs.advice import suitable_votes, usual_delta
 from gape.runs.resolve import VARIATIONS
@@ -49,22 +45,16 @@ def scored(data: Data, shelf: Shelf, way: str, seed: int, plan: Plan) -> dict[st
     with free_account() as account:
         parts = shelf, shelf.embedder, electorate, select
         *_, last = evolve(plan, *parts, account, noise=SeededNoise(seed))
-    points = shelf.embedder.embed(last.synthetic)
-    values = recall(held_out, points), mean_nearest_distance(held_out, points), sinkhorn1(held_out, points).value
-    return {"votes": cast, **dict(zip(MEASURES, values, strict=True))}
+    return {"votes": cast, **scores(held_out, shelf.embedder.embed(last.synthetic))}
 
 
 def table(found: Mapping[tuple[str, float], Sequence[dict[str, float]]]) -> list[dict[str, Any]]:
     """Return a row for each epsilon and way: means, and how much better than one vote, with 95% t-intervals."""
-    rows = []
-    for (way, epsilon), runs in found.items():
-        row: dict[str, Any] = {"epsilon": epsilon, "way": way, "votes": int(runs[0]["votes"]), "seeds": len(runs)}
-        for measure, sign in MEASURES.items():
-            values, before = (np.array([run[measure] for run in some]) for some in (runs, found["one vote", epsilon]))
-            gain = SeedMean(tuple(sign * (values - before)))
-            row |= {measure: float(values.mean()), f"{measure}, better by": gain.mean, f"{measure}, ±": gain.reach}
-        rows.append(row)
-    return rows
+    return [
+        {"epsilon": epsilon, "way": way, "votes": int(runs[0]["votes"]), "seeds": len(runs)}
+        | against(runs, found["one vote", epsilon])
+        for (way, epsilon), runs in found.items()
+    ]
 
 
 def run(

@@ -55,6 +55,19 @@ RULES: dict[str, tuple[str, int | None]] = {
 QUALITY, FIRST = 95, 32_000_000  # of JPEG; bytes of the weights in the first part
 
 
+def shuffled(folder: Path) -> tuple[Any, Any, Any, Any]:
+    """Return the images, (n, 32, 32, 3), and their labels in an order of no meaning, and those for testing."""
+    from PIL import Image  # noqa: PLC0415  (not needed to run)
+
+    def read(sheets: str, names: str) -> tuple[Any, Any]:
+        images = np.concatenate([np.asarray(Image.open(path).convert("RGB")) for path in sorted(folder.glob(sheets))])
+        return images.reshape(-1, SIDE, SIDE, 3), np.array(json.loads((folder / names).read_text()))
+
+    images, labels = read("data_batch_*.png", "train_lables.json")
+    order = np.random.default_rng(0).permutation(len(images))
+    return images[order], labels[order], *read("test_batch.png", "test_lables.json")
+
+
 def pack(folder: Path, out: Path) -> None:
     """Write sheets of images, and the weights of Inception in 16 bits, in three parts; labels stay here."""
     import torch  # noqa: PLC0415  (heavy)
@@ -62,19 +75,13 @@ def pack(folder: Path, out: Path) -> None:
 
     from gape.embedders.images.inception import Inception  # noqa: PLC0415  (heavy)
 
-    def read(sheets: str, names: str) -> tuple[Any, Any]:
-        images = np.concatenate([np.asarray(Image.open(path).convert("RGB")) for path in sorted(folder.glob(sheets))])
-        return images.reshape(-1, SIDE, SIDE, 3), np.array(json.loads((folder / names).read_text()))
-
-    images, labels = read("data_batch_*.png", "train_lables.json")
-    tested, truth = read("test_batch.png", "test_lables.json")
-    order = np.random.default_rng(0).permutation(len(images))
-    kinds = {"private": order[:PRIVATE], "public": order[PRIVATE : PRIVATE + PUBLIC]}
+    images, labels, tested, truth = shuffled(folder)
+    private, public = slice(PRIVATE), slice(PRIVATE, PRIVATE + PUBLIC)
     for part in "123":
         (out / part).mkdir(parents=True, exist_ok=True)
     for part, what, some in (
-        ("3", "private", images[kinds["private"]]),
-        ("2", "public", images[kinds["public"]]),
+        ("3", "private", images[private]),
+        ("2", "public", images[public]),
         ("3", "test", tested),
     ):
         for number in range(len(some) // GRID**2):
@@ -82,7 +89,7 @@ def pack(folder: Path, out: Path) -> None:
             Image.fromarray(sheet).save(
                 out / part / f"{what}-{number:02d}.jpg", quality=QUALITY, subsampling=0, optimize=True
             )
-    np.savez(out / "labels.npz", private=labels[kinds["private"]], public=labels[kinds["public"]], test=truth)
+    np.savez(out / "labels.npz", private=labels[private], public=labels[public], test=truth)
     sink = io.BytesIO()
     torch.jit.save(Inception()._network.half(), sink)
     weights = sink.getvalue()

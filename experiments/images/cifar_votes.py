@@ -10,19 +10,16 @@ principal components of the public ones. The FID is that of these components: it
 
 import argparse
 import csv
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository, to run this as a file
 
 from experiments.common import write_rows
-from experiments.images.cifar import Cifar, scored
-from experiments.images.embed_cifar import SIDE
+from experiments.images.cifar import Cifar, scored, shuffled
 
 from gape.core.types import Points
 
@@ -34,17 +31,10 @@ RULES = ("one vote", "default", "default, 8 votes", "AugPE", "ranking, 8 votes")
 
 def images_of(folder: Path) -> tuple[Any, Any]:
     """Return the images, (n, 32, 32, 3), private, public and for testing, and their labels."""
-
-    def read(sheets: str, names: str) -> tuple[Any, Any]:
-        images = np.concatenate([np.asarray(Image.open(path).convert("RGB")) for path in sorted(folder.glob(sheets))])
-        return images.reshape(-1, SIDE, SIDE, 3), np.array(json.loads((folder / names).read_text()))
-
-    images, labels = read("data_batch_*.png", "train_lables.json")
-    tested, truth = read("test_batch.png", "test_lables.json")
-    order = np.random.default_rng(0).permutation(len(images))
+    images, labels, tested, truth = shuffled(folder)
     half = len(images) // 2
-    rows = np.concatenate([order[:PRIVATE], order[half : half + PUBLIC]])
-    return np.concatenate([images[rows], tested[:TESTED]]), np.concatenate([labels[rows], truth[:TESTED]]).astype(str)
+    some = np.r_[:PRIVATE, half : half + PUBLIC]
+    return np.concatenate([images[some], tested[:TESTED]]), np.concatenate([labels[some], truth[:TESTED]]).astype(str)
 
 
 def embedded(images: Any) -> Any:

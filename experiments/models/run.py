@@ -103,21 +103,19 @@ def continuous(file: str, out: Path, count: int = 2048, tokens: int = 100) -> No
     ours = TransformersModel(file)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     where, name = (file, None) if Path(file).is_dir() else (str(Path(file).parent), Path(file).name)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(where, gguf_file=name)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(where, gguf_file=name, dtype=torch.bfloat16).to(device)
-    turns = [[{"role": "user", "content": prompt}] for prompt in prompts]
-    inputs = [tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False) for turn in turns]
+    requests = [Request(prompt, max_tokens=tokens, seed=seed) for seed, prompt in enumerate(prompts)]
+    inputs = [row.prompt for row in ours._rows(requests)]  # the same tokens, also where there is no chat template
     settings = transformers.GenerationConfig(
         max_new_tokens=tokens,
         do_sample=True,
         top_k=TOP_K,
         top_p=TOP_P,
-        eos_token_id=tokenizer.eos_token_id,
+        eos_token_id=sorted(ours._ends.of_answers),
         pad_token_id=0,
     )
     for attempt in range(4):  # the first of each warms up
         begin = time.perf_counter()
-        requests = [Request(prompt, max_tokens=tokens, seed=seed) for seed, prompt in enumerate(prompts)]
         written = sum(completion.completion_tokens for _, completion in ours.complete(requests))
         speed = written / (time.perf_counter() - begin)
         append(

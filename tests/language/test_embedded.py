@@ -1,10 +1,4 @@
-import os
-import re
-import signal
-import subprocess
 import sys
-import time
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
@@ -14,6 +8,7 @@ import pytest
 import made_gguf
 import small_model
 from contracts.language_model import LanguageModelContract
+from contracts.local_model import LocalModelContract, check_that_it_stops_when_interrupted
 from gape.core.errors import InputError
 from gape.language.embedded import EmbeddedModel
 from gape.language.request import Completion, LanguageModel, Request
@@ -37,6 +32,11 @@ class TestContract(LanguageModelContract):
         return model()
 
 
+class TestLocalModel(LocalModelContract):
+    kind = EmbeddedModel
+    answers = staticmethod(answers)
+
+
 class TestAnswers:
     def test_the_chat_template_is_the_models_own(self) -> None:
         # The engine applies the template of the file itself, where it is given messages.
@@ -54,25 +54,6 @@ class TestAnswers:
         assert completion.finished
         assert completion.prompt_tokens == 16 + 9  # role, line ends and marks included
         assert completion.completion_tokens < 16
-
-    def test_an_answer_that_was_cut_says_so(self) -> None:
-        (completion,) = answers(Request("Write a long story about a river.", max_tokens=5))
-        assert not completion.finished
-        assert completion.completion_tokens == 5
-
-    def test_an_answer_ends_with_the_first_sentence_after_enough_tokens(self) -> None:
-        whole = Request("Write a long story about a river.", max_tokens=90, seed=3)
-        long, short = answers(whole, replace(whole, enough=20))
-        assert long.text.startswith(short.text)
-        assert 20 <= short.completion_tokens < long.completion_tokens
-        assert short.text.endswith((".", "!", "?"))
-        assert not short.finished
-        assert short.prompt_tokens == long.prompt_tokens
-
-    @pytest.mark.parametrize("opening", ["The capital of France is", "The capital of France is "])
-    def test_it_goes_on_from_an_opening_with_or_without_the_last_space(self, opening: str) -> None:
-        question = Request("What is the capital of France?", opening, temperature=0.0, max_tokens=6)
-        assert (opening + answers(question)[0].text).startswith("The capital of France is Paris")
 
     def test_another_seed_is_another_answer(self) -> None:
         requests = [Request("Tell me a story.", max_tokens=10, seed=seed) for seed in (0, 1, 2**32 - 2, 2**63)]
@@ -117,25 +98,24 @@ class TestOtherModels:
 
 
 class TestName:
-    def test_it_tells_the_model_the_sampling_and_the_system_prompt(self) -> None:
+    def test_it_tells_the_model_the_sampling_and_the_system_prompt(self, tmp_path: Path) -> None:
         assert SMOLLM2.sha256[:12] in model().name
         assert "top_k=400, top_p=0.95, min_p=0.0, repeat_penalty=1.05" in model().name
-        other = EmbeddedModel(fetch(SMOLLM2), system="You write.", min_p=0.1, slots=1, context=64)
+        other = EmbeddedModel(
+            made_gguf.make(tmp_path / "other.gguf"), system="You write.", min_p=0.1, slots=1, context=64
+        )
         assert "min_p=0.1" in other.name
         assert "You write." in other.name
 
 
 class TestDropping:
-    def test_an_engine_that_was_never_asked_can_be_dropped_at_once(self) -> None:
-        for _ in range(2):  # the engine itself would now and then wait for ever
-            EmbeddedModel(fetch(SMOLLM2), slots=1, context=64)
+    def test_an_engine_that_was_never_asked_can_be_dropped_at_once(self, tmp_path: Path) -> None:
+        file = made_gguf.make(tmp_path / "some.gguf")
+        for _ in range(4):  # the engine itself would now and then wait for ever
+            EmbeddedModel(file, slots=1, context=64)
 
 
 class TestRefusals:
-    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match=re.escape(f"there is no model file {tmp_path / 'none.gguf'}; fetch one")):
-            EmbeddedModel(tmp_path / "none.gguf")
-
     def test_a_file_that_is_no_model(self, tmp_path: Path) -> None:
         file = tmp_path / "some.gguf"
         file.write_bytes(b"not a model")
@@ -148,39 +128,12 @@ class TestRefusals:
         with pytest.raises(InputError, match=r"cannot load .* with 8 slots of 1024 tokens"):
             EmbeddedModel(file)
 
-    @pytest.mark.parametrize("slots", [0, -1])
-    def test_no_slots(self, slots: int) -> None:
-        with pytest.raises(InputError, match=f"must be at least 1, got {slots}"):
-            EmbeddedModel(fetch(SMOLLM2), slots=slots)
-
     def test_an_engine_that_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "xllamacpp", None)
         with pytest.raises(InputError, match="run `pip install xllamacpp`"):
             EmbeddedModel(fetch(SMOLLM2))
 
 
-TALKING = """
-from gape.language.embedded import EmbeddedModel
-from gape.language.request import Request
-from gape.language.weights import SMOLLM2, fetch
-
-model = EmbeddedModel(fetch(SMOLLM2), slots=2)
-for _ in model.complete([Request("Hello.", max_tokens=1)] + [Request("Write a novel.", max_tokens=900)] * 50):
-    print("begun", flush=True)
-"""
-
-
 class TestProcess:
     def test_it_stops_when_interrupted_and_writes_nothing_to_the_terminal(self) -> None:
-        process = subprocess.Popen(
-            [sys.executable, "-c", TALKING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        assert process.stdout.readline() == "begun\n"
-        begin = time.monotonic()
-        os.kill(process.pid, signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
-        assert time.monotonic() - begin < 10  # the answers under way would take minutes
-        assert output == ""
-        assert errors.startswith("Traceback")
-        assert errors.rstrip().endswith("KeyboardInterrupt")
+        check_that_it_stops_when_interrupted(EmbeddedModel, seconds=10)

@@ -1,4 +1,7 @@
-"""The client against vLLM and Ollama: their answers and errors, in the form that they document, sent over HTTP."""
+"""The client against vLLM and Ollama: their answers and errors, sent over HTTP.
+
+Those of vLLM were recorded from version 0.32.0 on a CPU, those of Ollama have the form that it documents.
+"""
 
 import json
 import threading
@@ -17,16 +20,22 @@ Client: TypeAlias = Callable[..., OpenAIModel]
 
 
 def vllm(text: str | None, reason: str, **message: Any) -> Reply:
+    empty = dict.fromkeys(("refusal", "annotations", "audio", "function_call", "reasoning"))
     choice = {
         "index": 0,
-        "message": {"role": "assistant", "reasoning_content": None, "content": text, "tool_calls": []} | message,
+        "message": {"role": "assistant", "content": text} | empty | message,
         "logprobs": None,
         "finish_reason": reason,
         "stop_reason": None,
+        "token_ids": None,
+        "routed_experts": None,
     }
-    usage = {"prompt_tokens": 11, "total_tokens": 18, "completion_tokens": 7, "prompt_tokens_details": None}
-    known = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "tiny", "prompt_logprobs": None}
-    return 200, known | {"choices": [choice], "usage": usage}
+    details = dict.fromkeys(("prompt_tokens_details", "completion_tokens_details"))
+    usage = {"prompt_tokens": 11, "total_tokens": 18, "completion_tokens": 7} | details
+    known = {"id": "chatcmpl-ba25b01cc477b4bf", "object": "chat.completion", "created": 1, "model": "tiny"}
+    system = {"service_tier": None, "system_fingerprint": "vllm-0.32.0-c01aaa04"}
+    others = dict.fromkeys(("prompt_logprobs", "prompt_token_ids", "prompt_text", "kv_transfer_params", "metrics"))
+    return 200, known | {"choices": [choice], "usage": usage} | system | others
 
 
 def ollama(text: str, reason: str, prompt_tokens: int = 11, **message: Any) -> Reply:
@@ -36,15 +45,21 @@ def ollama(text: str, reason: str, prompt_tokens: int = 11, **message: Any) -> R
     return 200, known | {"system_fingerprint": "fp_ollama", "choices": [choice], "usage": usage}
 
 
-def vllm_error(status: int, kind: str, message: str) -> Reply:
-    return status, {"object": "error", "message": message, "type": kind, "param": None, "code": status}
+def vllm_error(status: int, kind: str, message: str, param: str | None = None) -> Reply:
+    return status, {"error": {"message": message, "type": kind, "param": param, "code": status}}
 
 
 def ollama_error(status: int, message: str) -> Reply:
     return status, {"error": {"message": message, "type": "api_error", "param": None, "code": None}}
 
 
-TOO_LONG = "This model's maximum context length is 2048 tokens. However, you requested 2500 tokens. Prompt: SECRET"
+TOO_LONG = vllm_error(
+    400,
+    "BadRequestError",
+    "This model's maximum context length is 512 tokens. However, your prompt contains at least 513 input tokens, which "
+    "exceeds this limit even without any output tokens. Prompt: SECRET (parameter=input_tokens, value=513)",
+    "input_tokens",
+)
 
 
 @pytest.fixture
@@ -105,7 +120,7 @@ def test_a_prompt_in_the_cache_of_ollama_counts_no_tokens(answering: Client) -> 
 
 @pytest.mark.parametrize(
     "unfinished",
-    [vllm(None, "length", reasoning_content="Let me think"), ollama("", "length", reasoning="Let me think")],
+    [vllm(None, "length", reasoning="Let me think"), ollama("", "length", reasoning="Let me think")],
     ids=["vllm", "ollama"],
 )
 def test_a_model_that_only_thought_is_asked_again(answering: Client, unfinished: Reply) -> None:
@@ -117,11 +132,11 @@ def test_a_model_that_only_thought_is_asked_again(answering: Client, unfinished:
 @pytest.mark.parametrize(
     "refusal",
     [
-        vllm_error(400, "BadRequestError", TOO_LONG),
-        (400, {"error": vllm_error(400, "BadRequestError", TOO_LONG)[1]}),  # later versions
+        TOO_LONG,
+        (400, {"object": "error"} | TOO_LONG[1]["error"]),  # earlier versions
         ollama_error(400, "invalid options: SECRET"),
     ],
-    ids=["vllm", "later vllm", "ollama"],
+    ids=["vllm", "earlier vllm", "ollama"],
 )
 def test_a_prompt_that_is_refused_costs_only_itself(answering: Client, refusal: Reply) -> None:
     model = answering(vllm("One.", "stop"), refusal, vllm("Three.", "stop"))
@@ -129,7 +144,7 @@ def test_a_prompt_that_is_refused_costs_only_itself(answering: Client, refusal: 
 
 
 def test_a_service_that_refuses_all_prompts_is_an_error_without_their_content(answering: Client) -> None:
-    model = answering(*[vllm_error(400, "BadRequestError", TOO_LONG)] * 2, patience=2)
+    model = answering(*[TOO_LONG] * 2, patience=2)
     with pytest.raises(ServiceError, match=r"2 requests to .* failed in a row, the last with status 400;") as error:
         texts(model, 2)
     assert "SECRET" not in str(error.value)
@@ -138,7 +153,10 @@ def test_a_service_that_refuses_all_prompts_is_an_error_without_their_content(an
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (vllm_error(404, "NotFoundError", "The model `tiny` does not exist."), "has no model 'tiny'"),
+        (
+            vllm_error(404, "NotFoundError", "The model `tiny` does not exist. Valid aliases: other.", "model"),
+            "has no model 'tiny'",
+        ),
         (ollama_error(404, 'model "tiny" not found, try pulling it first'), "has no model 'tiny'"),
         ((401, {"error": "Unauthorized"}), "refused the key with status 401; .* is missing"),
     ],

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import made_gguf
 from gape.embedders.images.png import as_png
 from gape.generators.images.fonts import FontImages
 from made_up import private_rows, public_texts
@@ -35,6 +36,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "digits" / label).mkdir(parents=True)
         for number, image in enumerate(FontImages(characters=label).random(20, np.random.default_rng(0))):
             (folder / "digits" / label / f"{number}.png").write_bytes(as_png(image))
+    made_gguf.make(folder / "tiny.gguf")
     (folder / "people.csv").write_text("age,income,weight,visit\n" + people)
     return folder
 

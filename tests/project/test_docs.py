@@ -1,7 +1,7 @@
 """The documentation: every block runs, every link leads somewhere, the reference is that of the code, the site builds.
 
-Commands and calls run as printed but for their size: a corpus writes where no generator is named, and samples and
-rounds are few.
+Commands and calls run as printed but for their size: where no generator is named, a corpus or a tiny model writes, and
+samples and rounds are few.
 """
 
 import importlib.util
@@ -24,6 +24,7 @@ PAGES = sorted(page.name for page in DOCS.glob("*.md"))
 LONG = ("cluster.md", "compare.md")  # in test_long_pages.py, so that another process can run them
 ELSEWHERE = {"tutorial.md", "index.md"}  # test_tutorial.py runs the commands whose output a page shows
 
+TINY = "tiny.gguf"  # a language model of 1 MB in place of the default one, in the folder of the pages
 SMALL = {"generator": "corpus:public.csv", "samples": 4, "rounds": 1, "scales": "0.4"}
 SMALL_FLAGS = [part for name, value in SMALL.items() for part in (f"--{name}", str(value))]
 SIZES = {"--samples", "--rounds"}  # whatever is printed, the smaller one is given after it, and counts
@@ -33,6 +34,7 @@ EXTRA = {
     "compare": [*SMALL_FLAGS, "--seeds", "2", "--jobs", "1", "--held-out", "0.3"],
 }
 SMALLER = {
+    "EmbeddedModel(fetch(SMOLLM2))": "EmbeddedModel(fetch(SMOLLM2) and tiny)",
     'folder="runs/in-python")': 'folder="runs/in-python", generator="corpus:public.csv", samples=4, rounds=1)',
     '"samples": 200})': '"samples": 20, "rounds": 2})',
     "epsilon=4, samples=4, rounds=1)": 'epsilon=4, samples=4, rounds=1, generator="corpus:public.csv")',
@@ -56,10 +58,12 @@ def execute(command: str) -> None:
             ledger.unlink()
     extra = EXTRA.get(words[0], [])
     given = {word for word in words if word.startswith("--")}
-    if {"--schema", "--modality"} & given:
-        given.add("--generator")  # a corpus of texts has no part in a table
-    pairs = [pair for pair in zip(extra[::2], extra[1::2], strict=True) if pair[0] not in given - SIZES]
-    result = gape(*words, *(part for pair in pairs for part in pair))
+    pairs = {flag: value for flag, value in zip(extra[::2], extra[1::2], strict=True) if flag not in given - SIZES}
+    if "reviews.toml" in words and "--generator" in pairs:
+        pairs["--generator"] = f"embedded:{TINY}"  # the texts of a table need a model
+    elif {"--schema", "--modality"} & given:
+        pairs.pop("--generator", None)  # a corpus of texts has no part in a table
+    result = gape(*words, *(part for pair in pairs.items() for part in pair))
     assert result.exit_code == 0, f"{command}: {result.stderr or result.exception!r}"
 
 
@@ -71,7 +75,7 @@ def smaller(code: str) -> str:
 
 def run_blocks(page: str) -> None:
     """Run the blocks of a page one after the other, in the folder that this process is in."""
-    known: dict[str, Any] = {}
+    known: dict[str, Any] = {"tiny": Path(TINY)}
     execute("gape run reviews.csv --text review --epsilon 4 --out runs/reviews")
     for kind, text in blocks(page):
         if kind == "python":

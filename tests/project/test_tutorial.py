@@ -8,12 +8,14 @@ import importlib.util
 import re
 import shlex
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from command import gape
+from gape.language import embedded
 
 ROOT = Path(__file__).parents[2]
 SMALLER = ("--samples", "3", "--rounds", "2", "--scales", "0.6", "--words", "12")
@@ -57,6 +59,7 @@ def outputs(writer: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dic
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("COLUMNS", str(writer.WIDTH))
+        patch.setattr(embedded, "_start", cache(embedded._start))  # one model for all commands
         writer.prepare(folder)
         for command in writer.commands(page):
             words = shlex.split(command)[1:]

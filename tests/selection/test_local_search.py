@@ -15,7 +15,7 @@ from gape.selection.flow.effort import SearchProgress
 from gape.selection.flow.objective import flow_cost, signed_points
 from gape.selection.flow.search import Search
 from gape.selection.local_search import Gape, LocalSearchResult, local_search
-from gape.selection.reference import improving_swap, reference_flow_cost, reference_local_search
+from gape.selection.reference import improving_swap, reference_flow_cost, reference_flow_costs, reference_local_search
 
 INF = float("inf")
 
@@ -231,10 +231,12 @@ class TestAgainstTheReference:
             if instance.total < 0 or not np.any(instance.weights > 0):
                 continue
             result = local_search(instance.points, instance.weights, 1, separation=instance.separation, threshold=0.0)
-            costs = [
-                reference_flow_cost(instance.points, instance.weights, np.array([z]), instance.separation)
-                for z in np.flatnonzero(instance.weights > 0)
-            ]
+            costs = reference_flow_costs(
+                [
+                    (instance.points, instance.weights, np.array([z]), instance.separation)
+                    for z in np.flatnonzero(instance.weights > 0)
+                ]
+            )
             assert result.cost == pytest.approx(min(costs), rel=1e-9, abs=instance.rounding)
 
     def test_well_separated_clusters_have_one_local_optimum(self) -> None:

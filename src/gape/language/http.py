@@ -5,6 +5,7 @@ import math
 import os
 import random
 import re
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -31,6 +33,12 @@ REFUSED = {400, 413, 422}  # the fault is in this request; the next may succeed
 _NO_CREDIT = {"insufficient_quota", "billing_hard_limit_reached"}
 _FILTERED = {"content_filter", "content_policy_violation", "moderation_blocked"}
 _jitter = random.Random()  # noqa: S311  (only spreads retries in time)
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Read the certificates that services are checked by. That takes longer than the rest of a short call."""
+    return httpx.create_ssl_context()
 
 
 class UnansweredError(ServiceError):
@@ -286,7 +294,8 @@ class Endpoint:
     def _client(self) -> httpx.AsyncClient:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=self.concurrency)
         version = {} if self.api_version is None else {"api-version": self.api_version}
-        client = httpx.AsyncClient(limits=limits, timeout=None, params=version)  # noqa: S113  (see fail_after)
+        tls = _certificates()
+        client = httpx.AsyncClient(verify=tls, limits=limits, timeout=None, params=version)  # noqa: S113  (see fail_after)
         client.headers["Accept-Encoding"] = "identity"  # compressed data could unpack to any size
         if self._key():
             # Checked here, because HTTP libraries quote a header that they cannot send. The key is not kept in a

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gape._support.compiled import compiled
+from gape._support.compiled import compiled, compiled_part
 from gape._support.parallel import blocks, cores, one_blas_thread, tile_side
 from gape.core.types import Floats, Indices, Points
 from gape.metrics.arrays import Array, dense_distances, is_tensor, like, row_blocks
@@ -137,6 +137,18 @@ def _square(x: Points, y: Points) -> float:
     return total
 
 
+@compiled_part
+def _insert(least: Floats, square: float) -> None:
+    """Insert a value into the least ones, ascending, in place of the last if it is less."""
+    slot = least.shape[0] - 1
+    if square >= least[slot]:
+        return
+    while slot > 0 and least[slot - 1] > square:
+        least[slot] = least[slot - 1]
+        slot -= 1
+    least[slot] = square
+
+
 @compiled
 def _keep_nearest(
     products: Points,
@@ -179,11 +191,10 @@ def _keep_nearest(
 def _sum_nearest(X: Points, first_row: int, nearest: Indices, squares: Floats) -> None:
     """Store for each row the k least squared distances to the points kept for it."""
     for i in range(nearest.shape[0]):
-        exact = np.empty(nearest.shape[1])
+        for j in range(squares.shape[1]):
+            squares[i, j] = np.inf
         for j in range(nearest.shape[1]):
-            exact[j] = _square(X[first_row + i], X[nearest[i, j]])
-        exact.sort()
-        squares[i] = exact[: squares.shape[1]]
+            _insert(squares[i], _square(X[first_row + i], X[nearest[i, j]]))
 
 
 @compiled
@@ -205,14 +216,7 @@ def _keep_exact(
             bound = row_low[i] + (tile_low[j] - np.float32(2.0) * products[i, j])
             if bound > limits[i] or bound > least[i, last] or first_column + j == rows[i]:
                 continue
-            square = _square(X[rows[i]], X[first_column + j])
-            slot = last
-            if square >= least[i, last]:
-                continue
-            while slot > 0 and least[i, slot - 1] > square:
-                least[i, slot] = least[i, slot - 1]
-                slot -= 1
-            least[i, slot] = square
+            _insert(least[i], _square(X[rows[i]], X[first_column + j]))
 
 
 @compiled

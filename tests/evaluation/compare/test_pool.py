@@ -32,6 +32,7 @@ def _group_lives(group: int) -> bool:
 
 
 class TestInterruption:
+    @pytest.mark.usefixtures("without_matplotlib")
     def test_killed_it_goes_on_without_repeating_a_cell(self, whole: tuple[Path, Comparison], tmp_path: Path) -> None:
         folder = tmp_path / "killed"
         imports = "from pathlib import Path; from evaluation.compare.grids import run_grid"

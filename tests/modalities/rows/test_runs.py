@@ -20,24 +20,8 @@ from gape.modalities import Schema, load_rows
 from gape.runs.export import export
 from gape.runs.settings import Settings
 from gape.runs.synthesize import run_text
+from modalities.rows.animals import ANIMALS, SCHEMA
 
-SCHEMA = """
-[age]
-least = 0
-most = 100
-
-[kind]
-choices = ["cat", "dog", "owl"]
-
-[sound]
-choices = ["meow", "woof", "hoot"]
-
-[weight]
-least = 0.0
-most = 50.0
-decimals = 1
-missing = true
-"""
 # The noise of a run has no seed, so a correct run must pass each bound with a probability above 1 - 1e-4: each lies at
 # least four standard deviations from the mean of 60 runs. A run that learns nothing must fail: all 30 runs at epsilon
 # 0.001 lie beyond each bound, except for the share of cats, which is too uncertain in either case to tell them apart.
@@ -50,7 +34,6 @@ BOUNDS = {
     "TV1": 0.53,  # 0.241  0.070  0.125 to 0.375     0.617  0.036  0.542 to 0.683
     "w1": 0.75,  #              0.296  0.090  0.162 to 0.518     1.009  0.042  0.926 to 1.096
 }
-ANIMALS = (("cat", "meow", 4.0), ("dog", "woof", 20.0))  # no owl, and a sound goes with its animal
 
 
 def animals(count: int, seed: int) -> list[dict[str, Any]]:

@@ -23,31 +23,14 @@ from gape.runs.export import export
 from gape.runs.folder.record import read_run
 from gape.runs.settings import Settings
 from gape.runs.synthesize import run_text
-
-SCHEMA = """
-[age]
-least = 0
-most = 100
-
-[kind]
-choices = ["cat", "dog", "owl"]
-
-[sound]
-choices = ["meow", "woof", "hoot"]
-
-[weight]
-least = 0.0
-most = 50.0
-decimals = 1
-missing = true
-"""
+from modalities.rows.animals import ANIMALS, SCHEMA
 
 
 def animals(count: int, seed: int) -> str:
     rng = np.random.default_rng(seed)
     lines = ["age,kind,sound,weight,keeper"]
     for number in range(count):
-        kind, sound, weight = (("cat", "meow", 4.0), ("dog", "woof", 20.0))[rng.random() < 0.3]
+        kind, sound, weight = ANIMALS[rng.random() < 0.3]
         heavy = "" if rng.random() < 0.1 else round(weight * rng.uniform(0.8, 1.2), 1)
         lines.append(f"{rng.integers(1, 15)},{kind},{sound},{heavy},k{number // 3}")
     return "\n".join(lines) + "\n"
