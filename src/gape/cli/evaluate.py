@@ -85,7 +85,8 @@ def evaluate(
     _print(output(), evaluation)
     if nearest is not None:
         output().print(f"{nearest}: PRIVATE, it shows private images", style="bold red", markup=False)
-    _name_files(evaluation, out or (Layout(Path(synthetic)).evaluation if evaluation.rounds else None))
+    layout = Layout(Path(synthetic))
+    _name_files(evaluation, out or (layout.evaluation if layout.is_run else None))
 
 
 def _name_files(evaluation: Evaluation, written: Path | None) -> None:

@@ -58,7 +58,7 @@ class Evaluation:
     scored_by: str  # the records it was scored by, in words
     in_sample: bool  # whether these records voted, or may have
     groups: Groups
-    rounds: tuple[RoundScores, ...]  # empty unless a run was scored
+    rounds: tuple[RoundScores, ...]  # empty unless a run with rounds was scored
     remarks: tuple[str, ...]
     settings: dict[str, Any]
 

@@ -24,7 +24,7 @@ class Synthetic:
     modality: Modality
     content: Samples
     labels: Samples | None
-    rounds: tuple[Samples, ...]  # S(0), ..., S(T); empty for a file
+    rounds: tuple[Samples, ...]  # S(0), ..., S(T); empty for a file, and for a run that has only S(0)
     run: SettingsFolder | None
     source: str
     families: tuple[Indices, ...] = ()  # per round: the sizes of the lineages, largest first
@@ -103,14 +103,15 @@ def _from_run(path: Path, label: str | None) -> Synthetic:
         raise RunError(f"{path} is not the folder of a run; name a folder that `gape run` wrote")
     rounds = tuple(record.samples(turn) for turn in range(record.last + 1))
     done = "" if record.finished else f", which is not finished: after round {record.last}"
+    compared = record.last > 0  # otherwise there is only the start, which is scored anyway
     return Synthetic(
         record.modality,
         contents_of(rounds[-1]),
         record.modality.labels(rounds[-1], label),
-        tuple(map(contents_of, rounds)),
+        tuple(map(contents_of, rounds)) if compared else (),
         folder,
         f"the run {path}{done}",
-        families=record.families,
+        families=record.families if compared else (),
     )
 
 

@@ -16,7 +16,6 @@ from gape.runs.embedder import make_embedder
 from gape.runs.folder.stored import SettingsFolder
 from gape.runs.generator import Listener, make_model, make_prompts, remembering, whole_generator, writes
 from gape.runs.reach import Use
-from gape.runs.resolve import make_plan
 from gape.runs.run import describe
 from gape.runs.selector import keeps_distinct
 from gape.runs.settings import Settings
@@ -51,7 +50,7 @@ def expand(
     by_model = writes(record.settings)
     uses: tuple[Use, ...] = ("generator",) if by_model else ("generator", "embedder")
     chosen = folder.agreed(uses, **settings)
-    plan = make_plan(chosen)
+    plan = record.plan
     samples = record.samples(record.last)
     surveyed = plan.by_survey
     conditions = [read_condition(text, _columns(chosen, samples)) for text in where]

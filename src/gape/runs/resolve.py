@@ -102,8 +102,8 @@ def _votes_per_record(settings: Settings, units: int) -> int:
     return suitable_votes(plan, units, kinds=kinds, estimated=estimates_votes(settings))
 
 
-def make_plan(settings: Settings) -> Plan:
-    """Return the plan of resolved settings."""
+def make_plan(settings: Settings, begun: Plan | None = None) -> Plan:
+    """Return the plan of resolved settings. A run that was begun keeps its survey, maybe of an earlier version."""
     return Plan(
         epsilon=_known(settings.epsilon),
         delta=_known(settings.delta),
@@ -118,7 +118,7 @@ def make_plan(settings: Settings) -> Plan:
         votes_per_unit=_known(settings.votes_per_unit),
         votes_per_record=_known(settings.votes_per_record),
         seed=settings.seed,
-        answers=_answers(settings),
+        answers=_answers(settings) if begun is None else begun.answers,
     )
 
 

@@ -222,7 +222,7 @@ def _run(
     noise: Noise | None,
 ) -> SyntheticTexts:
     """Run resolved settings to the end, from the current state of the folder."""
-    plan = make_plan(settings)
+    plan = make_plan(settings, folder.begun_plan)
     selector = make_selector(settings, plan, folder.recorded("selector"))
     prices = (*settings.prices, settings.image_price)
     tracker = Tracker(

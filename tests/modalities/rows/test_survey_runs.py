@@ -149,6 +149,16 @@ def test_it_is_reported_and_exported(run: Path, tmp_path: Path) -> None:
     assert "none: the rows fit a survey" in command("status", run).stdout
 
 
+def test_an_evaluation_without_rounds_has_no_table_and_no_chart_of_rounds(run: Path, folder: Path) -> None:
+    done = command("evaluate", run, "--private", folder / "private.csv", "--held-out", folder / "held-out.csv")
+    assert done.exit_code == 0
+    assert "TV1" in done.stdout
+    assert "Round by round" not in done.stdout
+    assert done.stdout.splitlines()[-1].endswith("evaluation.json")
+    assert json.loads((run / "internal" / "evaluation.json").read_text())["rounds"] == []
+    assert not (run / "internal" / "evaluation.png").exists()
+
+
 class StoppedError(Exception):
     """A kill."""
 
@@ -179,6 +189,89 @@ def test_a_run_that_stops_in_its_survey_resumes_with_the_answers_it_paid_for(
     found = audit_run(tmp_path / "run", tmp_path / "ledger")
     assert found.passed, found.text()
     assert found.plan.rounds == 2
+
+
+SHAPES = """
+[width]
+least = 0
+most = 31
+
+[height]
+least = 0
+most = 31
+
+[depth]
+least = 0.0
+most = 1.0
+decimals = 2
+
+[shape]
+choices = ["flat", "even", "tall"]
+"""
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of numbers and a class, which width and height tell together and neither of them alone."""
+    place, rng = tmp_path_factory.mktemp("shapes"), np.random.default_rng(0)
+    (place / "schema.toml").write_text(SHAPES)
+    size = rng.integers(0, 32, (3_000, 2))
+    shape = np.where((size[:, 0] >= 16) == (size[:, 1] >= 16), rng.choice(["flat", "even"], 3_000), "tall")
+    depth = rng.random(3_000).round(2)
+    lines = [f"{w},{h},{d},{kind}" for (w, h), d, kind in zip(size, depth, shape, strict=True)]
+    (place / "private.csv").write_text("\n".join(["width,height,depth,shape", *lines]) + "\n")
+    return place
+
+
+def right(rows: list[dict[str, Any]]) -> float:
+    """The share of rows that are tall where only one of width and height is large; half by chance."""
+    return float(np.mean([(row["shape"] == "tall") == ((row["width"] < 16) != (row["height"] < 16)) for row in rows]))
+
+
+def test_a_table_of_numbers_and_a_class_is_asked_a_fourth_time(shapes: Path) -> None:
+    run_text(settings_of(shapes), shapes / "run")
+    record = read_run(shapes / "run")
+    assert len(record.plan.answers) == 4
+    words = (shapes / "run" / "release" / "PRIVACY.txt").read_text()
+    assert (
+        f"4 adaptive releases of the answers to public questions, at most {sum(record.plan.answers)} answers" in words
+    )
+    found = audit_run(shapes / "run", shapes / "ledger.sqlite")
+    assert found.passed, found.text()
+    assert found.releases == 4
+    made = pq.read_table(shapes / "run" / "release" / "synthetic.parquet").to_pylist()
+    assert right(made) > 0.7
+    assert right([json.loads(line) for line in gape.expand(shapes / "run", 2_000)]) > 0.7
+
+
+@pytest.mark.parametrize(("before", "after"), [(False, 3), (False, 4), (True, 2)])
+def test_a_run_that_stops_before_its_class_resumes_as_it_began(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, before: bool, after: int
+) -> None:
+    """`before`: begun by an earlier version, without a fourth release."""
+    charge, made = Ledger.charge, []
+
+    def stopping(self: Ledger, *given: Any, **options: Any) -> NoisyVotes:
+        made.append(charge(self, *given, **options))
+        if len(made) == after:
+            raise StoppedError
+        return made[-1]
+
+    settings = settings_of(shapes, ledger=str(tmp_path / "ledger"), samples=100)
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "charge", stopping)
+        if before:
+            patched.setattr("gape.modalities.rows.survey.class_column", lambda _: None)
+        with pytest.raises(StoppedError):
+            run_text(settings, tmp_path / "run")
+    run_text(settings, tmp_path / "run")
+    record = read_run(tmp_path / "run")
+    assert len(record.plan.answers) == len(record.answers()) == (3 if before else 4)
+    for paid, kept in zip(made, record.answers(), strict=False):
+        np.testing.assert_array_equal(paid, kept)
+    found = audit_run(tmp_path / "run", tmp_path / "ledger")
+    assert found.passed, found.text()
+    assert len(gape.expand(tmp_path / "run", 150)) == 150
 
 
 def test_users_answer_with_one_record_each(folder: Path, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from gape._support.parallel import one_blas_thread
 from gape.core.types import Floats, Indices
 from gape.modalities.rows.estimates import ColumnEstimate, projected
 from gape.modalities.rows.smoothing import FEWEST, smoothed_counts
-from gape.modalities.rows.survey import Measured
+from gape.modalities.rows.survey import Measured, Together
+from gape.modalities.rows.together import told_together
 
 SWEEPS = 150
 _CONSISTENT = 20  # alternations between the shares of columns and tables without negative counts
@@ -29,8 +30,13 @@ _STEP, _SINGLE = 0.05, 0.5  # shares of the way that parameters of pairs and of 
 class Fitted:
     """Rows of parts, (n, columns), that fit what a survey measured."""
 
-    def __init__(self, columns: Sequence[ColumnEstimate], measured: Sequence[Measured]) -> None:
+    def __init__(
+        self, columns: Sequence[ColumnEstimate], measured: Sequence[Measured], together: Sequence[Together] = ()
+    ) -> None:
         """Make the measured columns and pairs consistent with each other."""
+        self._together, self._total = together, columns[0].total
+        # The class, if there is one, is drawn last, when all other columns are known.
+        self._order = sorted(range(len(columns)), key=lambda index: bool(together) and index == together[0].columns[-1])
         self._parts = [column.parts for column in columns]
         with one_blas_thread():  # small steps, and the same on any number of cores
             self._cells = [_cell_shares(column, *_about_parts(i, column, measured)) for i, column in enumerate(columns)]
@@ -42,12 +48,28 @@ class Fitted:
     def rows(self, count: int, rng: np.random.Generator, sweeps: int = SWEEPS) -> Indices:
         """Return rows of cells, (count, columns)."""
         parts = np.stack([_evenly(shares, count, rng) for shares in self._shares], axis=1)
+        chances = np.tile(self._shares[self._order[-1]], (count, 1))
         if self._pairs:
-            self._fit(parts, rng, sweeps)
-        return np.stack([self._drawn(index, parts[:, index], rng) for index in range(len(self._shares))], axis=1)
+            chances = self._fit(parts, rng, sweeps)
+        rows = np.stack([self._drawn(index, parts[:, index], rng) for index in range(len(self._shares))], axis=1)
+        if self._together:
+            self._classify(rows, chances, rng)
+        return rows
 
-    def _fit(self, rows: Indices, rng: np.random.Generator, sweeps: int) -> None:
-        """Sample rows, (n, columns), in place, while the parameters follow them."""
+    def _classify(self, rows: Indices, chances: Floats, rng: np.random.Generator) -> None:
+        """Draw the class of rows of cells, in place, by its chances in each row, (n, parts), and the fourth release."""
+        column = self._order[-1]
+        parts, shares = self._parts[column], self._cells[column]
+        inside = shares / np.maximum(self._shares[column], 1e-12)[parts]
+        chances = told_together(chances[:, parts] * inside, rows, self._together, self._total)
+        counts, order = _counts(shares, len(rows), rng), rng.permutation(len(rows))
+        _settle(rows, column, chances, counts, order, rng.random(len(rows)))
+
+    def _fit(self, rows: Indices, rng: np.random.Generator, sweeps: int) -> Floats:
+        """Sample rows, (n, columns), in place, while the parameters follow them.
+
+        Returns the chances of the last column to be drawn, (n, parts), given the others.
+        """
         width = max(len(shares) for shares in self._shares)
         sizes = np.array([len(shares) for shares in self._shares])
         single = np.zeros((len(sizes), width))
@@ -78,10 +100,11 @@ class Fitted:
                 )
                 change = np.log(want / have) - away[i][:, None] - away[j]
                 np.clip(link + step * change, -_LARGEST, _LARGEST, out=link)
-        for index, shares in enumerate(self._shares):
+        for index in self._order:
             chances = _chances(rows, index, single, sizes, first, source, weights)
-            counts, order = _counts(shares, len(rows), rng), rng.permutation(len(rows))
+            counts, order = _counts(self._shares[index], len(rows), rng), rng.permutation(len(rows))
             _settle(rows, index, chances, counts, order, rng.random(len(rows)))
+        return chances
 
     def _drawn(self, index: int, parts: Indices, rng: np.random.Generator) -> Indices:
         """Draw a cell within each part, (n,), by the shares of the column."""

@@ -1,11 +1,13 @@
 """The survey of a table: noisy counts of its columns, then of the pairs of columns that depend on each other.
 
-Three releases, each of which may depend on the noisy answers before it:
+Three or four releases, each of which may depend on the noisy answers before it:
 
 1. Every column, by its cells (`cells`), and by stretches of cells if there are many.
 2. Every pair of columns, by at most `COARSE` parts of each, to see which pairs depend on each other.
 3. The columns again, and the pairs for which it pays off, by at most 20 parts of each column; the stronger the
    dependence of a pair, the more often it is asked.
+4. If one column says what kind of thing the numbers of the others describe (`class_column`): pairs of these numbers
+   together with it, because often only several numbers together tell the kinds apart.
 
 A record gives one answer to each question. A question asked r times is answered with independent noise each time, so
 that the mean has the noise sigma / sqrt(r): all questions share one sigma, and the number of answers of a record, which
@@ -28,18 +30,23 @@ from numpy.typing import NDArray
 from gape.core.errors import InputError
 from gape.core.types import Counts, Floats, Indices, NoisyVotes, Points, Samples
 from gape.modalities.rows.cells import Cells
+from gape.modalities.rows.columns import Choices
 from gape.modalities.rows.estimates import ColumnEstimate, Level, merged, projected
 from gape.modalities.rows.schema import Schema
 
 COARSE = 4  # parts of a column in the second release
 ASKED_AGAIN = 4  # answers to the third release, for each pair of columns
-MOST_ANSWERS = 4_000  # about pairs, to the third release
+MOST_ANSWERS = 4_000  # about pairs, to the third release and to the fourth
 MOST_PAIRS = 600  # in the third release; the time to fit rows grows with their number
 MOST_TIMES = 60  # that a column is asked about
+FEWEST_NUMBERS = 3  # in a table with a fourth release
+FEWEST_KINDS, MOST_KINDS = 3, 100  # values of its class; of two, pairs tell enough
 _AT_ONCE = 100_000  # rows that are coded or counted at a time, so that memory stays bounded
 _COLUMNS = 4.0  # answers to the first release, for each pair of columns
 _COARSELY = 0.6  # share of them that are about stretches, if a column has many cells
 _COLUMNS_AGAIN = 0.3  # answers about columns to the third release, for each pair of columns
+_NEXT = 2  # each number is counted together with so many of the next ones, and with the class
+_TOGETHER, _MOST_TOGETHER = 0.025, 0.25  # answers to the fourth release for each other answer: per kind, and at most
 _LEFT = 0.5  # share of the noise that remains in a table after fitting; measured on Adult
 
 
@@ -126,6 +133,40 @@ class Measured:
     noise: float
 
 
+@dataclass(frozen=True)
+class Together:
+    """Noisy counts of two numbers, by coarse parts of their cells, together with the class, and their noise."""
+
+    columns: tuple[int, ...]  # the class last
+    parts: tuple[Indices, ...]
+    counts: Floats
+    noise: float
+
+
+def class_column(schema: Schema) -> int | None:
+    """Return the column that says what kind of thing a row of numbers describes, if a table has one.
+
+    It is the only column of choices, with `FEWEST_KINDS` to `MOST_KINDS` values, beside at least `FEWEST_NUMBERS`
+    columns of numbers or dates. Only the schema decides.
+    """
+    chosen = [(index, column) for index, column in enumerate(schema.columns.values()) if isinstance(column, Choices)]
+    if len(chosen) != 1 or len(schema.columns) - 1 < FEWEST_NUMBERS:
+        return None
+    index, column = chosen[0]
+    return index if FEWEST_KINDS <= len(column.values) <= MOST_KINDS else None
+
+
+def _with_the_class(schema: Schema) -> list[tuple[int, int, int]]:
+    """Return pairs of numbers with the class: each number with the next `_NEXT`, in a circle. Empty without a class."""
+    kind = class_column(schema)
+    if kind is None:
+        return []
+    numbers = [index for index in range(len(schema.columns)) if index != kind]
+    ahead = [numbers[step:] + numbers[:step] for step in range(1, _NEXT + 1)]
+    pairs = {(min(pair), max(pair)) for later in ahead for pair in zip(numbers, later, strict=True)}
+    return [(*pair, kind) for pair in sorted(pairs)]
+
+
 class TableSurvey:
     """The questions about a table, and what their noisy answers say."""
 
@@ -134,6 +175,7 @@ class TableSurvey:
         self.schema = schema
         self._cells = Cells(schema).columns
         self._pairs = list(itertools.combinations(range(len(self._cells)), 2))
+        self._together = _with_the_class(schema)
 
     def __repr__(self) -> str:
         return f"TableSurvey({self.schema!r})"
@@ -144,7 +186,13 @@ class TableSurvey:
         columns, pairs = len(self._cells), len(self._pairs)
         first = columns * self._times
         last = columns * self._again + min(ASKED_AGAIN * pairs, MOST_ANSWERS)
-        return (first, pairs, last) if pairs else (first,)
+        answers = (first, pairs, last) if pairs else (first,)
+        return (*answers, len(self._together) * self._times_together(sum(answers))) if self._together else answers
+
+    def _times_together(self, others: int) -> int:
+        """Return how often each pair of numbers is asked about with the class. Of more kinds, each is rarer."""
+        share = min(_TOGETHER * self._cells[self._together[0][-1]].count, _MOST_TOGETHER)
+        return max(1, round(min(share * others, MOST_ANSWERS) / len(self._together)))
 
     @property
     def _times(self) -> int:
@@ -166,6 +214,8 @@ class TableSurvey:
             return self._asking(Question(pair, tuple(coarse[index] for index in pair)) for pair in self._pairs)
         if len(answers) > len(self.per_record) - 1:
             raise InputError(f"a survey has {len(self.per_record)} releases, got the answers of {len(answers)}")
+        if len(answers) == 3:
+            return self._asking(self._about_the_class(columns))
         times = self._times_of(columns, self.questions(answers[:1], sigma).means(answers[1]), sigma)
         fine = [column.parts for column in columns]
         again = self._again if times.any() else self.per_record[2] // len(fine)  # nothing else pays off
@@ -197,6 +247,23 @@ class TableSurvey:
             Measured(question.columns, counts, sigma / math.sqrt(question.times))
             for question, counts in zip(last.asked, last.means(answers[2]), strict=True)
         ]
+
+    def together(self, answers: Sequence[NoisyVotes], sigma: float) -> list[Together]:
+        """Return what the fourth release, if there is one, says about pairs of numbers with the class."""
+        if len(answers) < 4:
+            return []
+        last = self.questions(answers[:3], sigma)
+        return [
+            Together(question.columns, question.parts, counts, sigma / math.sqrt(question.times))
+            for question, counts in zip(last.asked, last.means(answers[3]), strict=True)
+        ]
+
+    def _about_the_class(self, columns: Sequence[ColumnEstimate]) -> Iterator[Question]:
+        """Ask about the coarse parts of two numbers, together with the class."""
+        times = self._times_together(sum(self.per_record[:3]))
+        for a, b, kind in self._together:
+            parts = self._coarse(columns[a]), self._coarse(columns[b]), np.arange(self._cells[kind].count)
+            yield Question((a, b, kind), parts, times)
 
     def _about_columns(self) -> Iterator[Question]:
         """Ask about the cells of each column, and about stretches of cells where there are many."""

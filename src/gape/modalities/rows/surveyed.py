@@ -17,7 +17,7 @@ from gape.modalities.rows.survey import Questions, TableSurvey
 
 @dataclass(frozen=True)
 class SurveyedRows:
-    """Asks for columns and pairs of columns first (`survey`), and then writes rows that fit the answers (`fit`)."""
+    """Asks about columns and pairs of columns first (`survey`), and then writes rows that fit the answers (`fit`)."""
 
     schema: Schema
 
@@ -37,7 +37,8 @@ class SurveyedRows:
     def informed(self, answers: Sequence[NoisyVotes], sigma: float) -> Generator:
         """Return the generator of rows that fit the noisy answers."""
         columns = self._survey.columns(answers[0], sigma)
-        return _FittedRows(self.schema, Fitted(columns, self._survey.measured(answers, sigma)))
+        measured, together = self._survey.measured(answers, sigma), self._survey.together(answers, sigma)
+        return _FittedRows(self.schema, Fitted(columns, measured, together))
 
     def random(self, count: int, rng: np.random.Generator) -> Samples:
         """Draw rows with uniform cells, because nothing was asked yet."""

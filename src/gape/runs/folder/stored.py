@@ -256,6 +256,11 @@ class SettingsFolder:
         return self._begun.parts[part] if self._begun else None
 
     @property
+    def begun_plan(self) -> Plan | None:
+        """The plan that the run inside began with; None before that."""
+        return self._begun.plan if self._begun else None
+
+    @property
     def _begun(self) -> Begun | None:
         """What the run recorded when it began; None before that."""
         return read_begun(self.path) if self.layout.is_run else None
