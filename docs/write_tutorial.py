@@ -133,6 +133,7 @@ def _picture(report: Path, picture: Path) -> None:
         page.goto(report.as_uri())
         page.locator("#plane").focus()
         page.keyboard.press("ArrowRight")
+        page.evaluate("window.scrollTo(0, 0)")  # a box is placed in the window, the picture in the page
         box = page.locator("section", has=page.locator("#plane")).bounding_box()
         if box is None:
             sys.exit(f"{report} shows no map")

@@ -95,7 +95,7 @@ def _name_files(evaluation: Evaluation, written: Path | None) -> None:
         output().print("Nothing was written; use --out to keep the scores.", markup=False)
         return
     output().print(str(written), markup=False)
-    if _has_rounds(evaluation) and _can_draw():
+    if evaluation.rounds and _can_draw():
         chart = written.with_suffix(".png")
         draw_rounds(chart, evaluation)
         output().print(str(chart), markup=False)
@@ -128,15 +128,10 @@ def _print(console: Console, evaluation: Evaluation) -> None:
             )
             table.add_row(*(cell for cell, shown in zip(cells, wanted.values(), strict=True) if shown))
         console.print(table, soft_wrap=False)
-    if _has_rounds(evaluation):
+    if evaluation.rounds:
         console.print(_by_round(evaluation))
     for remark in evaluation.remarks:
         console.print(f"- {remark}", markup=False)
-
-
-def _has_rounds(evaluation: Evaluation) -> bool:
-    """Whether more than the start was scored: a survey alone has no rounds to compare it with."""
-    return len(evaluation.rounds) > 1
 
 
 def _by_round(evaluation: Evaluation) -> Table:
