@@ -139,7 +139,7 @@ class TestRun:
             pass
 
         def stop(now: Any) -> None:
-            if now.round == 1:
+            if now.round == 2:
                 raise Stop
 
         settings = Settings.of(
@@ -149,8 +149,8 @@ class TestRun:
         with pytest.raises(Stop):
             run_text(settings, tmp_path / "run", progress=stop)
         found = evaluate(tmp_path / "run", here / "reviews.csv")
-        assert "which is not finished: after round 0" in found.synthetic
-        assert len(found.rounds) == 1
+        assert "which is not finished: after round 1" in found.synthetic
+        assert len(found.rounds) == 2
 
     def test_labels_of_a_run_are_learnt_from(self, here: Path, tmp_path: Path) -> None:
         settings = Settings.of(
