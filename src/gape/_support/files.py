@@ -58,7 +58,7 @@ def require_writable_file(path: Path) -> None:
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path.parent} is not a folder; make it first")
     try:
-        path.exists()
+        path.exists()  # raises if the name is too long
         _try_writing(path.parent)
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror}); name another file") from None

@@ -78,7 +78,7 @@ def improving_swap(
     for start in range(0, len(swaps), _AT_ONCE):
         some = swaps[start : start + _AT_ONCE]
         swapped = [np.array([x if s == z else s for s in chosen]) for z, x in some]
-        costs = reference_flow_costs([(points, weights, each, separation) for each in swapped])
+        costs = reference_flow_costs([(points, weights, candidate_set, separation) for candidate_set in swapped])
         better = costs < before - tolerance * abs(before)
         if better.any():
             return some[int(np.argmax(better))]

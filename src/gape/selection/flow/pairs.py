@@ -104,30 +104,29 @@ def slots(at: Position, work: Work, rows: Floats, slots_found: Indices) -> None:
     """
     for i in range(rows.shape[0]):
         bound_without_flow(at, work, rows[i])
-        if work.lower.min() < at.target:
-            _decide(at, work, rows[i], slots_found[i])
+        undecided = np.flatnonzero(work.lower < at.target)
+        if undecided.shape[0]:
+            _decide(at, work, rows[i], undecided, slots_found[i])
 
 
 @compiled_part
-def _decide(at: Position, work: Work, row: Floats, slots_found: Indices) -> None:
+def _decide(at: Position, work: Work, row: Floats, undecided: Indices, slots_found: Indices) -> None:
     """Find the slots with which the candidate pays among those that the first bound leaves undecided."""
-    bounds = work.lower.copy()
     objective = add(at, work, row)
     bound_with_flow(at, work, row, objective)
-    for slot in range(bounds.shape[0]):
-        undecided = bounds[slot] < at.target and work.lower[slot] < at.target
-        bounds[slot] = objective + joint_gain(at, work, slot) if undecided else np.inf
+    undecided = undecided[work.lower[undecided] < at.target]
+    bounds = np.empty(undecided.shape[0])
+    for i in range(undecided.shape[0]):
+        bounds[i] = objective + joint_gain(at, work, undecided[i])
     options = failures = 0
-    while options < slots_found.shape[0] and failures != at.tries:
-        slot = int(np.argmin(bounds))
-        if bounds[slot] >= at.target:
+    for i in np.argsort(bounds, kind="mergesort"):
+        if bounds[i] >= at.target or options == slots_found.shape[0] or failures == at.tries:
             break
-        bounds[slot] = np.inf
-        if options or _pays(at, work, row, slot):
-            slots_found[options] = slot
+        if options or _pays(at, work, row, undecided[i]):
+            slots_found[options] = undecided[i]
             options += 1
         else:
-            work.failures[slot] += 1
+            work.failures[undecided[i]] += 1
             failures += 1
 
 
@@ -266,19 +265,14 @@ def joint_gain(at: Position, work: Work, slot: int) -> float:
 def _pays(at: Position, work: Work, row: Floats, slot: int) -> bool:
     """Whether the objective falls below the target when a slot is removed after the candidate was added."""
     ranks, raised = at.ranks, work.root_costs
-    losers, losses, count = np.empty(row.shape[0], dtype=np.int64), np.empty(row.shape[0]), 0
-    for x in range(row.shape[0]):
-        if ranks.near[x] == slot and row[x] > ranks.first[x]:
-            raised[x] = min(ranks.second[x], row[x])
-            loss = at.supply[x] * (raised[x] - ranks.first[x])
-            i = count
-            while i > 0 and losses[i - 1] < loss:  # the largest loss first
-                losers[i], losses[i] = losers[i - 1], losses[i - 1]
-                i -= 1
-            losers[i], losses[i] = x, loss
-            count += 1
+    losers = np.flatnonzero((ranks.near == slot) & (row > ranks.first))
+    loss = np.empty(losers.shape[0])
+    for i in range(losers.shape[0]):
+        x = losers[i]
+        raised[x] = min(ranks.second[x], row[x])
+        loss[i] = at.supply[x] * (raised[x] - ranks.first[x])
     copy_tree(work.added, work.trial)
-    reached = reaches(work.trial, losers[:count], raised, at.target)
-    for x in losers[:count]:
+    reached = reaches(work.trial, losers[np.argsort(-loss, kind="mergesort")], raised, at.target)
+    for x in losers:
         raised[x] = ranks.first[x]
     return not reached

@@ -170,12 +170,8 @@ def find(net: Network, ranks: Ranks, slot: int, trial: Network) -> tuple[Indices
     copy_tree(net, trial)
     set_root_costs(trial, without(ranks, slot))
     optimise(trial)
-    nodes, rises, count = np.empty(net.potential.shape[0], dtype=np.int64), np.empty(net.potential.shape[0]), 0
-    for node in range(net.potential.shape[0]):
-        if trial.potential[node] > net.potential[node]:
-            nodes[count], rises[count] = node, trial.potential[node] - net.potential[node]
-            count += 1
-    return nodes[:count], rises[:count]
+    nodes = np.flatnonzero(trial.potential > net.potential)
+    return nodes, trial.potential[nodes] - net.potential[nodes]
 
 
 @compiled

@@ -116,11 +116,10 @@ def swap(r: Ranks, kept: Reserve, to_candidates: Costs, chosen: Indices, slot: i
 @compiled
 def replace_slot(r: Ranks, kept: Reserve, row: Costs, slot: int, size: int, absent: float) -> Indices:
     """Put a new point, at distances `row`, into one of `size` slots; return the sources whose ranks are now unknown."""
-    had = np.zeros(row.shape[0], dtype=np.bool_)
-    for rank in range(KEPT):
-        for x in range(row.shape[0]):
-            had[x] |= kept.slots[rank, x] == slot
-    unknown, count = np.empty(row.shape[0], dtype=np.int64), 0
+    had = kept.slots[0] == slot
+    for rank in range(1, KEPT):
+        had |= kept.slots[rank] == slot
+    unknown = np.zeros(row.shape[0], dtype=np.bool_)
     for x in range(row.shape[0]):
         if had[x]:
             _leave(kept, x, slot)
@@ -128,11 +127,9 @@ def replace_slot(r: Ranks, kept: Reserve, row: Costs, slot: int, size: int, abse
             _enter(kept, x, slot, row[x])
         elif not had[x]:
             continue
-        if kept.known[x] < min(2, size):
-            unknown[count] = x
-            count += 1
+        unknown[x] = kept.known[x] < min(2, size)
         _rank(r, kept, x, absent)
-    return unknown[:count]
+    return np.flatnonzero(unknown)
 
 
 @compiled
