@@ -51,7 +51,7 @@ def _setting(default: T, group: str, text: str) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a run should do. All settings are public and none is a secret. Create them with `Settings.of`.
+    """What a run should do. All settings are public. Create them with `Settings.of`.
 
     None stands for a value that follows from the others (`runs.resolve.resolved`). Relative paths start at the working
     directory.
@@ -86,7 +86,7 @@ class Settings:
     user: str | None = _setting(None, "Data", "Column with the user id. Protects all records of a user together.")
 
     epsilon: float | None = _setting(
-        None, "Privacy", "Epsilon of the privacy guarantee: 1 is strong, 8 is weak, inf is no privacy."
+        None, "Privacy", "Epsilon of the privacy guarantee: 1 is strong, 8 is weak, inf gives no privacy."
     )
     delta: float | None = _setting(
         None, "Privacy", "Delta. Defaults to 1 / (n ln n), where n, the number of records, is treated as public."
